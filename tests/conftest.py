@@ -1,4 +1,4 @@
-"""Fixtures of several tests: small prepared data, a small configuration, one thread, no GPU."""
+"""Fixtures for all tests: small prepared data, a small configuration, one thread, no GPU."""
 
 import os
 
@@ -100,6 +100,6 @@ _LONG = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the files that take longest first."""
+    """Runs the test files that take longest first."""
     places = {name: place for place, name in enumerate(_LONG)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))

@@ -1,4 +1,4 @@
-"""Prints the messages of the errors that nmt and its recipes report on one line, with their places.
+"""Prints the message and place of each error that nmt and its recipes report on one line.
 
     python tests/error_messages.py
 

@@ -1,7 +1,7 @@
 """Makes the GPUs of the machine visible to chosen processes; `conftest` hides them from all others.
 
-Otherwise every test would run on a GPU, with several workers at once, and tests of several ranks
-would fail on machines with fewer GPUs.
+If GPUs were visible, all tests would run on them, with several workers at once, and tests with
+several ranks would fail on machines with fewer GPUs than ranks.
 """
 
 import os

@@ -37,7 +37,7 @@ class Command:
 
 
 def nearest(word: str) -> str | None:
-    """Returns the program whose name is most similar to a word, if any is."""
+    """Returns the program whose name is most similar to a word, or None."""
     return next(iter(difflib.get_close_matches(word, PROGRAMS, n=1, cutoff=0.7)), None)
 
 
@@ -117,7 +117,7 @@ def messages(document: Path) -> list[str]:
 
 
 def what_the_code_says() -> list[re.Pattern[str]]:
-    """Returns a pattern per text in the code; it matches the beginning or end of a message."""
+    """Returns patterns for the texts in the code; they match the start or end of a message."""
     found = []
     for path in (ROOT / "nmt").rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))

@@ -1,4 +1,4 @@
-"""Time limits after which tests consider a process hung: longer than any machine needs."""
+"""Time limits after which tests consider a process hung, longer than any machine should need."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ PATIENCE_S = 500  # below training.process_group_timeout_s, so that tests notice
 
 
 def wait_until(is_so: Callable[[], bool], interval_s: float = 0.01) -> None:
-    """Waits until a condition holds; fails if that takes longer than on any machine."""
+    """Waits until a condition holds; fails if the time limit is exceeded."""
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < deadline, f"waited {PATIENCE_S} s in vain"

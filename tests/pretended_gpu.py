@@ -1,7 +1,7 @@
 """Emulates a GPU on a CPU: graphs on recorded addresses, and the current device of each thread.
 
 Like a real CUDA graph, a graph repeats the captured operations on the same memory, without running
-Python again. It is an error if some of that memory was freed.
+Python again. Repeating them raises an error if some of that memory was freed.
 """
 
 import threading
@@ -23,7 +23,7 @@ OWN = 1  # the device of the models; a new thread's current device is 0
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a tensor in memory."""
+    """The location of a tensor in memory."""
 
     storage: int
     address: int
@@ -62,7 +62,7 @@ class Recording(TorchDispatchMode):
         return found
 
     def repeat(self) -> None:
-        """Repeats the operations in the same memory; AssertionError if some of it was freed."""
+        """Repeats the operations in the same memory; raises AssertionError if some was freed."""
         for func, args, kwargs, outputs in self.operations:
             inputs = {each.storage for each in tree_leaves((args, kwargs)) if _is_place(each)}
             written = [each for each in tree_leaves(outputs) if _is_place(each)]

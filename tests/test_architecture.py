@@ -62,7 +62,7 @@ def test_the_demo_language_imports_nothing_of_nmt():
 
 
 def test_what_the_paper_states_needs_nothing():
-    """It imports nothing, not even installed packages."""
+    """Checks that nmt/paper.py imports only the standard library."""
     tree = tree_of(ROOT / "paper.py")
     names = [
         alias.name

@@ -1,10 +1,10 @@
 """The commands of README, docs and recipes work in the order in which they appear.
 
 Every `nmt` line is run, with small sizes for training and with local text instead of a download.
-Its input must exist in the repository, be made by an earlier line, or be a file of the reader. If a
-line needs a finished run that no earlier line has trained, a small run replaces it. Python blocks
-are run too. If no test can run a block, the document gives the reason before it, as `<!-- not run:
-REASON -->`; its `nmt` lines are still parsed.
+Its input must exist in the repository, be created by an earlier line, or be a file that the reader
+provides. If a line needs a finished run that no earlier line has trained, a small run replaces it.
+Python blocks are run too. If no test can run a block, the document gives the reason before the
+block, as `<!-- not run: REASON -->`; the `nmt` lines in it are still parsed.
 """
 
 import io

@@ -66,7 +66,7 @@ def packages(requirements: list[str]) -> set[str]:
 
 
 def test_translating_needs_no_extra_and_others_name_theirs(tmp_path: Path):
-    """Removes all packages of all extras; nothing is written before a missing one is reported."""
+    """Removes all packages of all extras; a missing one is reported before anything is written."""
     place = copied(tmp_path / "place")
     (place / "text").write_text("The dog sees a cat.\n", encoding="utf-8")
     demo = (ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8")

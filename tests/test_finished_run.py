@@ -16,7 +16,7 @@ from tests.tiny import tiny_settings
 
 @pytest.fixture(scope="module")
 def trained(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four steps, a checkpoint each; the finished model is the mean of the last two."""
+    """A run of four steps with a checkpoint after each; the model is the mean of the last two."""
     content = tiny_settings(tiny_data)
     directory = tmp_path_factory.mktemp("finished") / "run"
     content["training"] |= {
@@ -29,7 +29,7 @@ def trained(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy to write into."""
+    """A copy of the run that a test may change."""
     shutil.copytree(trained, tmp_path / "run")
     return tmp_path / "run"
 

@@ -1,4 +1,4 @@
-"""Systems other than Linux, imitated: what they lack is missing here too."""
+"""Imitates systems other than Linux by removing the features that they lack."""
 
 import os
 import subprocess

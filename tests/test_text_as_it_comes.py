@@ -77,7 +77,7 @@ def test_scores_attention_and_translations_are_of_the_text_that_is_seen(translat
 
 
 def pasted_lines(texts: list[str]) -> list[str]:
-    """As from a web page: bullets, numbers, indentation, and each way of `WAYS` in turn."""
+    """Lines as from a web page: bullets, numbers, indentation, and each of `WAYS` in turn."""
     marks = cycle(["\u2022\t", "\u00b7\u00a0", "  ", "", "1.\u2003", "\u2013 "])
     ways = cycle(WAYS.values())
     return [f"{next(marks)}{next(ways)(text)}".removesuffix("\r") for text in texts]

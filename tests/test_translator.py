@@ -264,7 +264,7 @@ def test_strange_text_reaches_the_model_whole(translator, text, taken):
 
 
 def test_bf16(translator, tokenizer):
-    """bf16 finds mostly the same words."""
+    """Scores in bf16 are close to those in fp32 for most sentences."""
     transformer = new_transformer(translator.config).eval()
     transformer.load_state_dict(translator.transformer.state_dict())
     lower = Translator.of(transformer.to(torch.bfloat16), tokenizer, translator.config)

@@ -29,7 +29,7 @@ for command in (
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's content, built from a copy that holds what git has."""
+    """A folder with the wheel's content, built from a copy of the files in git."""
     needed = metadata.metadata("setuptools")["version"] if _has("setuptools") else "0"
     if int(needed.split(".")[0]) < 77 or not _has("pip"):
         pytest.skip("builds need pip and setuptools 77 or later, which are not here")
@@ -61,7 +61,7 @@ def pip(arguments: list[str]) -> None:
 
 
 def below(folder: Path) -> set[str]:
-    """Files by path, in linked folders too, without what Python has compiled."""
+    """Returns files by path, including linked folders, without files that Python has compiled."""
     return {
         str(Path(place, name).relative_to(folder))
         for place, _, names in os.walk(folder, followlinks=True)

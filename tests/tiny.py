@@ -7,7 +7,7 @@ from PIL import Image
 
 
 def tiny_settings(directory: Path) -> dict:
-    """A configuration as a file would hold it: 2 + 2 layers, a vocabulary of 400."""
+    """A configuration as read from a file, with 2 + 2 layers and a vocabulary of 400."""
     return {
         "data": {
             "directory": str(directory / "data"),

@@ -3,7 +3,8 @@
     python tests/words.py [PATTERN ...]
 
 Prose is Markdown outside of code, comments in YAML files, and docstrings, comments and messages in
-Python files. To use a word in spite of the list, write `word ok: drawn` in a comment on its line.
+Python files. To use a word although it is on the list, write `word ok: drawn` in a
+comment on its line.
 """
 
 import io

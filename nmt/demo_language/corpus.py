@@ -1,8 +1,9 @@
 """Generates corpora of any size, determined by a seed and a split.
 
 The seed, the split and the index of a block determine its pairs, so that several processes can
-write one corpus together. Every (verb, object) and (adjective, noun) combination of lemmas belongs to one split, by its hash. Training sentences contain only training combinations. A
-test (validation) sentence contains at least one test (validation) combination, and otherwise only
+write one corpus together. Every (verb, object) and (adjective, noun) combination of lemmas belongs
+to one split, by its hash. Training sentences contain only training combinations. A test
+(validation) sentence contains at least one test (validation) combination, and otherwise only
 training combinations. Splits therefore never share a sentence, even with different seeds.
 """
 

@@ -32,7 +32,7 @@ def english_past(verb: str) -> str:
 
 
 def weak_form(noun: str) -> str:
-    """Returns the form of a weak masculine in all cases except the nominative: Jungen, Studenten."""
+    """Returns the form of a weak masculine in all cases but the nominative: Jungen, Studenten."""
     return noun + ("n" if re.search(r"(e|er|ar)$", noun) else "en")
 
 
@@ -71,5 +71,5 @@ def _stem(verb: str) -> str:
 
 
 def _needs_e(verb: str) -> bool:
-    """Returns whether -t and -te need a linking e: arbeitet and öffnet do; wohnt and lernt do not."""
+    """Returns whether -t and -te need a linking e, as in "arbeitet" but not in "wohnt"."""
     return bool(re.search(r"[td]$|[^lrhmnaeiouäöü][mn]$", _stem(verb)))

@@ -40,7 +40,7 @@ _CONJUNCTIONS = {
 
 
 def subordinate(rng: Random) -> Draft:
-    """Writes sentences with a "because", "although" or "when" clause, before or after the main one."""
+    """Writes sentences with "because", "although", "when" or another such conjunction."""
     tense = rng.choice(("past", "past", "present"))
     main, sub = _two_clauses(rng, tense)
     lasting = "state" in main.verb.flags | sub.verb.flags

@@ -14,7 +14,7 @@ for ((i = 1; i <= n; i++)); do
 done
 trap 'rm -f "$output.new"' EXIT
 cat "${parts[@]}" > "$output.new"
-expected=$(awk 'END { print NR }' "$input") # a last line may lack its end
+expected=$(awk 'END { print NR }' "$input") # the last line may lack a newline
 found=$(wc -l < "$output.new")
 if [ "$found" -ne "$expected" ]; then
     echo "merge: error: $found lines of $expected, $output, were all parts made with --array 1-$n?" >&2

@@ -1,9 +1,10 @@
-"""Translates a column of Parquet files with Ray Data, by as many workers as fit.
+"""Translates a column of Parquet files with Ray Data and as many workers as fit.
 
     python recipes/at_scale/translate.py MODEL SOURCE OUTPUT [--workers N]
 
-OUTPUT becomes a directory with a file per file of SOURCE, of the same name: the same columns and
-rows, and a column `translation`. A file appears when it is complete, and existing files are kept.
+For each file of SOURCE, the directory OUTPUT receives a file of the same name with the same columns
+and rows, and an additional column `translation`. A file appears when it is complete. Existing files
+are kept.
 To continue a job that was killed, start it again.
 """
 
@@ -26,10 +27,10 @@ from nmt.translator import Translator
 
 @dataclass(frozen=True)
 class Job:
-    """The input, the output and the resources of a translation."""
+    """The input, the output and the resources of a translation job."""
 
     model: str
-    source: Path  # a Parquet file, or a directory of them
+    source: Path  # a Parquet file, or a directory of Parquet files
     output: Path
     column: str
     workers: int
@@ -48,14 +49,14 @@ class Worker:
         self.translator = Translator.load(job.model, device=device, precision="fp32")
 
     def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """Adds translations to rows, each a single line as `nmt translate` writes it."""
+        """Adds a translation to each row; it is a single line, as `nmt translate` writes it."""
         texts = ["" if text is None else str(text) for text in rows[self.job.column]]
         found = self.translator.translate(texts, self.job.options)
         return rows | {"translation": [each.text for each in found]}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Translates the files that `argv` names."""
+    """Translates the files named in `argv`."""
     job = _arguments(argv)
     files = sorted(job.source.glob("*.parquet")) if job.source.is_dir() else [job.source]
     for file in files:
@@ -119,13 +120,13 @@ def _start_ray() -> None:
             "pip install -r recipes/at_scale/requirements.txt"
         ) from None
     if not ray.is_initialized():
-        ray.init(logging_level="warning")  # joins the cluster of RAY_ADDRESS, if that is set
+        ray.init(logging_level="warning")  # joins the cluster at RAY_ADDRESS, if set
 
 
 def _translate(job: Job, file: Path, place: Path) -> None:
     """Translates one file and keeps the order of its rows.
 
-    If a worker dies, Ray starts another wherever there is space, and gives it the batch.
+    If a worker dies, Ray starts another worker where resources are free, and gives it the batch.
     """
     import ray
 
@@ -133,7 +134,7 @@ def _translate(job: Job, file: Path, place: Path) -> None:
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
     rows = ray.data.read_parquet(str(file))
-    # otherwise a small file would be a single block, for one worker
+    # otherwise a small file would be a single block, which one worker would translate
     batches = rows.repartition(target_num_rows_per_block=job.batch_size)
     translated = batches.map_batches(
         Worker,

@@ -1,9 +1,9 @@
-"""Halves parallel text: keeps every other pair, and of the other pairs only the target side.
+"""Halves parallel text: keeps every second pair, and only the target side of the remaining pairs.
 
     python recipes/back_translation/halves.py text/a.train.en text/a.train.de text/a
 
 writes text/a.half.en, text/a.half.de and text/a.mono.de. Back-translation can thus be tried where
-its upper bound is known: a model trained on the whole text.
+its upper bound is known, namely the quality of a model trained on the whole text.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def write(prefix: Path, ending: str, lines: Sequence[str]) -> None:
-    """Writes lines to PREFIX.ENDING."""
+    """Writes lines to the file PREFIX.ENDING."""
     path = prefix.with_name(f"{prefix.name}.{ending}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

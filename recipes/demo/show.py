@@ -1,9 +1,10 @@
-"""Shows translations of the demo's test set: examples, and BLEU.
+"""Shows examples of translations of the demo's test set, and their BLEU.
 
     python recipes/demo/show.py runs/demo
 
 The test sentences contain combinations of words (verb and object, adjective and noun) that do not
-occur in training. For comparison, also prints BLEU of a word-for-word dictionary translation.
+occur in training. For comparison, the script also prints the BLEU of a word-for-word dictionary
+translation.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from nmt.translator import Translator
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Translates the test set of the model that `argv` names, and prints the tables."""
+    """Translates the test set of the run named in `argv`, and prints the tables."""
     parser = argparse.ArgumentParser(description="Shows what the demo's model has learned.")
     parser.add_argument("model", nargs="?", default="runs/demo", help="default: runs/demo")
     model = parser.parse_args(argv).model
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def test_pairs(translator: Translator) -> list[DemoPair]:
-    """Returns the test set of the model's configuration."""
+    """Returns the test set that the model's configuration specifies."""
     corpora = [
         corpus.settings for corpus in translator.config.data.test if isinstance(corpus, Demo)
     ]
@@ -48,9 +49,10 @@ def test_pairs(translator: Translator) -> list[DemoPair]:
 
 
 def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
-    """Prints a translated test sentence per phenomenon: the one with the fewest other phenomena.
+    """Prints a translated test sentence for each phenomenon.
 
-    Marks translations that differ from the reference.
+    Chooses the sentence with the fewest other phenomena. Marks translations that differ from the
+    reference.
     """
     print("held-out test sentences (* differs from the reference)\n")
     shown: set[int] = set()

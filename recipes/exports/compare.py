@@ -1,11 +1,11 @@
-"""Translates a run's test set with nmt, CTranslate2 and transformers, and compares them.
+"""Compares nmt, CTranslate2 and transformers: each translates a run's test set.
 
     python recipes/exports/compare.py RUN OUTPUT [--threads 2] [--rounds 3] [--systems NAME ...]
 
-exports the run's model into the directory OUTPUT, translates its test set with each system in
-alternating rounds, each in a process of its own, and prints BLEU, chrF and the median of the
-seconds. OUTPUT/results.json has every round, OUTPUT/NAME.txt the translations. Existing exports
-are used again.
+exports the run's model into the directory OUTPUT and translates the run's test set with each system
+in every round. Each translation runs in its own process. The script prints BLEU, chrF and the
+median time in seconds. OUTPUT/results.json contains the results of every round, and OUTPUT/NAME.txt
+the translations. Existing exports are reused.
 """
 
 import argparse
@@ -43,7 +43,7 @@ SYSTEMS = {  # program, model and number type
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Compares the systems on the run that `argv` names."""
+    """Compares the systems on the run named in `argv`."""
     words = _arguments(argv)
     model = find_model(words.run)
     tests = own(model)
@@ -82,7 +82,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) -> float:
-    """Translates the text with a system and returns the seconds without its start."""
+    """Translates the text with a system, and returns the seconds without start-up."""
     program, folder, arithmetic = SYSTEMS[name]
     task = {
         "program": program, "model": str(words.output / folder if folder else words.run),
@@ -102,7 +102,7 @@ def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) ->
 
 
 def text_of(folder: Path, name: str) -> Path:
-    """Returns the file of a system's translations."""
+    """Returns the path of the file for a system's translations."""
     return folder / f"{name.replace(' ', '-')}.txt"
 
 

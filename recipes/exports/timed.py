@@ -1,7 +1,7 @@
 """Times one translation of a text; `compare.py` starts this script for each system and round.
 
-Prints the seconds from text to text, including tokenization. They exclude imports, loading the
-model and a first sentence, which initializes the system. All systems get batches with the same
+Prints the seconds from text to text, including tokenization but not imports, loading the model, or
+a first sentence, which initializes the system. All systems get batches with the same
 number of sentences, sorted by their number of characters.
 """
 
@@ -16,7 +16,7 @@ Translate = Callable[[Sequence[str]], list[str]]
 
 
 def main() -> None:
-    """Runs the task that the argument describes in JSON, see `compare.py`."""
+    """Runs the task that `compare.py` describes in the JSON argument."""
     task = json.loads(sys.argv[1])
     lines = Path(task["source"]).read_text(encoding="utf-8").split("\n")[:-1]
     translate: Translate = globals()[f"by_{task['program']}"](task)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def in_batches(translate: Translate, lines: Sequence[str], size: int) -> list[str]:
-    """Translates lines in batches, and keeps their order; a blank line gives an empty one."""
+    """Translates lines in batches, and keeps their order; a blank line becomes an empty line."""
     order = sorted(
         (i for i, line in enumerate(lines) if line.strip()), key=lambda i: -len(lines[i])
     )
@@ -42,20 +42,20 @@ def in_batches(translate: Translate, lines: Sequence[str], size: int) -> list[st
 
 
 def by_nmt(task: dict[str, Any]) -> Translate:
-    """Returns a function of the Translator; the task sets OMP_NUM_THREADS."""
+    """Returns a function that translates with `Translator`; OMP_NUM_THREADS must already be set."""
     from nmt.cpu_memory import keep_freed_memory
     from nmt.decoding.options import SearchOptions
     from nmt.translator import Translator
 
     keep_freed_memory()
     translator = Translator.load(task["model"], device="cpu", precision=task["arithmetic"])
-    # so large that it splits no batch
+    # large enough not to split any batch
     options = SearchOptions(beam=task["beam"], batch_tokens=1_000_000)
     return lambda texts: [each.text for each in translator.translate(list(texts), options)]
 
 
 def by_ctranslate2(task: dict[str, Any]) -> Translate:
-    """Returns a function of the exported script; the task sets OMP_NUM_THREADS."""
+    """Returns the function of the exported script; OMP_NUM_THREADS must already be set."""
     sys.path.insert(0, str(task["model"]))
     from translate import translate
 

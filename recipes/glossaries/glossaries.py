@@ -3,8 +3,9 @@
     python recipes/glossaries/glossaries.py MODEL --training EN DE --test EN DE
 
 A term is a source word of the sentence and a word of its reference that often occur together in the
-training text. Prints BLEU, chrF, seconds and the share of sentences with their terms, for all
-sentences with a term and for those whose translation lacks it without a glossary.
+training text. Prints BLEU, chrF, seconds and the share of translations that contain their term. The
+figures are for all sentences with a term, and for the sentences whose translation lacks the term if
+no glossary is used.
 """
 
 import argparse
@@ -27,21 +28,21 @@ from nmt.translator import Translator
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _LEAST_COUNT, _LEAST_DICE = 5, 0.1
-_BATCH = 32  # sentences of one term that are translated at once
+_BATCH = 32  # maximum number of sentences with the same term that are translated at once
 
 Lexicon = dict[str, set[str]]  # target words by source word
 
 
 @dataclass
 class Figures:
-    """One system's translations and what they cost."""
+    """One system's translations, and the time that they took."""
 
     texts: list[str]
     seconds: float
 
 
 def lexicon(pairs: Sequence[tuple[str, str]]) -> Lexicon:
-    """Returns word pairs by Dice's coefficient of the numbers of sentence pairs that have them."""
+    """Returns word pairs that often occur in the same sentence pairs, by Dice's coefficient."""
     sources, targets, together = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
     for source, target in pairs:
         of_source, of_target = set(_WORD.findall(source)), set(_WORD.findall(target))
@@ -56,7 +57,7 @@ def lexicon(pairs: Sequence[tuple[str, str]]) -> Lexicon:
 
 
 def terms_of(source: str, reference: str, known: Lexicon) -> list[Term]:
-    """Returns the known word pairs of a sentence pair whose words occur once on their side."""
+    """Returns the known word pairs whose words both occur exactly once, each in its sentence."""
     words, of_reference = _WORD.findall(source), _WORD.findall(reference)
     return [
         (s, t)
@@ -67,7 +68,7 @@ def terms_of(source: str, reference: str, known: Lexicon) -> list[Term]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measures the model that `argv` names."""
+    """Measures the model named in `argv`."""
     words = _arguments(argv)
     known = lexicon(_pairs(words.training))
     rng = random.Random(words.seed)
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _translated(
     translator: Translator, examples: Sequence[tuple[str, str, Term]], with_glossary: bool
 ) -> Figures:
-    """Translates all sources, those of the same term together."""
+    """Translates all sources; those with the same term are translated together."""
     of_terms: dict[Term, list[int]] = defaultdict(list)
     for i, (_, _, term) in enumerate(examples):
         of_terms[term].append(i)

@@ -2,7 +2,7 @@
 
     python recipes/page_examples/choose.py runs/demo
 
-The examples are kept in the run, with the hash of the model for which they were chosen.
+The examples are saved in the run directory with the hash of the model for which they were chosen.
 """
 
 import argparse

@@ -18,10 +18,10 @@ _SPACE_SIGN = "▁"
 
 @dataclass
 class Counts:
-    """Counts of links for the alignment error rate, 1 - (|A & S| + |A & P|) / (|A| + |S|).
+    """Counts of links, for the alignment error rate (AER) 1 - (|A & S| + |A & P|) / (|A| + |S|).
 
-    Och and Ney (2003): A are the predicted links, S the sure ones and P the possible ones, which
-    include S. An AER of 0 is perfect.
+    By Och and Ney (2003), A is the set of predicted links, S of sure links, and P of possible
+    links, which include S. An AER of 0 is perfect.
     """
 
     found: int = 0
@@ -30,7 +30,7 @@ class Counts:
     hit_possible: int = 0
 
     def add(self, links: Iterable[Link], truth: Alignment) -> None:
-        """Counts the links of one more sentence."""
+        """Adds the counts of another sentence's links."""
         links = set(links)
         self.found += len(links)
         self.sure += len(truth.sure)
@@ -39,14 +39,14 @@ class Counts:
 
     @property
     def error_rate(self) -> float:
-        """AER, from 0 to 1."""
+        """The AER, from 0 to 1."""
         return 1 - (self.hit_sure + self.hit_possible) / (self.found + self.sure)
 
 
 def owners(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
     """Returns the index of the word in which each piece of a text begins; EOS has none.
 
-    Pieces are matched by bytes, because some are single bytes.
+    Pieces are matched by bytes, because some pieces are single bytes.
     """
     sizes = [1 if piece.startswith("<0x") else len(piece.replace(_SPACE_SIGN, "").encode())
              for piece in pieces if piece != "</s>"]  # fmt: skip
@@ -60,12 +60,13 @@ def owners(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
 def word_weights(maps: AttentionMaps, truth: Alignment, read: bool = False) -> np.ndarray:
     """Returns cross-attention between words, with the mean over heads last.
 
-    The shape is (layers, heads + 1, T, S) in words. A source word has the sum of the weights of its
-    pieces, a target word the mean over its pieces. Ignores attention to the source EOS.
+    The shape is (layers, heads + 1, T, S), where T and S are numbers of words. The weights of a
+    source word's pieces are added, and those of a target word's pieces are averaged. Attention to
+    the source EOS is ignored.
 
     Args:
-        read: uses the step that reads a target piece and predicts the next one, instead of the step
-            that predicts the piece.
+        read: whether to take a target piece's weights from the step that reads the piece and
+            predicts the next one, instead of from the step that predicts the piece.
     """
     source, target = (
         owners(pieces, words)
@@ -84,12 +85,12 @@ def word_weights(maps: AttentionMaps, truth: Alignment, read: bool = False) -> n
 
 
 def strongest_links(weights: np.ndarray, truth: Alignment) -> set[Link]:
-    """Returns the source word with the largest weight for each target word with known links."""
+    """Returns, for each target word with known links, the source word with the largest weight."""
     return {(int(weights[t].argmax()), t) for t in {t for _, t in truth.possible}}
 
 
 def diagonal(truth: Alignment) -> np.ndarray:
-    """Returns a baseline: each target word attends to the same relative position: (T, S)."""
+    """Returns baseline weights (T, S): a target word attends to the same relative position."""
     length, width = len(truth.target), len(truth.source)
     at = np.arange(length) * (width - 1) / max(1, length - 1)
     return -np.abs(at[:, None] - np.arange(width))
@@ -98,7 +99,7 @@ def diagonal(truth: Alignment) -> np.ndarray:
 def error_rates(
     translator: Translator, pairs: Sequence[DemoPair], read: bool = False
 ) -> tuple[np.ndarray, float]:
-    """Returns the AER of each layer's heads, with their mean last, and the AER of the diagonal.
+    """Returns the AER of each layer's heads, of their mean (last), and of the diagonal baseline.
 
     The decoder reads the reference translation, whose links are known.
     """
@@ -116,7 +117,7 @@ def error_rates(
 
 
 def draw_error_rates(translator: Translator, pairs: Sequence[DemoPair], *panels: Any) -> list[str]:
-    """Plots AER by layer and head, for steps that write a word and for steps that read it."""
+    """Plots the AER by layer and head for the steps that write a word and those that read it."""
     lines = []
     for axes, read in zip(panels, (False, True), strict=True):
         rates, baseline = error_rates(translator, pairs, read)
@@ -135,7 +136,7 @@ def draw_error_rates(translator: Translator, pairs: Sequence[DemoPair], *panels:
 
 
 def draw_example(translator: Translator, pair: DemoPair, axes: Any) -> list[str]:
-    """Plots the mean of the last layer's heads for one pair, with rings at the lexicon's links."""
+    """Plots the mean of the last layer's heads for one pair; rings mark the lexicon's links."""
     truth = aligned(pair.source, pair.target)
     weights = word_weights(attention_of(translator, pair.source, pair.target), truth)[-1, -1]
     heat_map(axes, weights, "attention", cmap="Blues", vmin=0, vmax=1)

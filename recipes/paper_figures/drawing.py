@@ -1,4 +1,4 @@
-"""Creates the figures of this recipe, and reports a missing matplotlib."""
+"""Creates the figures of this recipe, and raises an error if matplotlib is missing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from nmt.errors import InputError
 
 @contextmanager
 def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
-    """Yields the axes of `panels` panels side by side, and saves the figure after the block.
+    """Yields the axes of `panels` panels side by side, and saves the figure when the block ends.
 
     Raises:
         InputError: matplotlib (extra "plots") is missing.

@@ -25,11 +25,11 @@ class Words:
     vectors: Tensor  # (words, D) float32
 
     def at(self, name: str) -> int | None:
-        """Returns the index of a word; None if it is not a single piece."""
+        """Returns the index of a word, or None if the word is not a single piece."""
         return self.names.index(name) if name in self.names else None
 
     def neighbours(self, vector: Tensor, without: set[int]) -> list[int]:
-        """Returns the indices of all words except `without`, most similar (by cosine) first."""
+        """Returns the indices of all words except `without`, the most similar (by cosine) first."""
         cosines = torch.cosine_similarity(self.vectors, vector[None])
         return [i for i in cosines.argsort(descending=True).tolist() if i not in without]
 
@@ -49,7 +49,7 @@ def words_of_demo(sentences: int = 5_000) -> set[str]:
 
 
 def noun_pairs(vocabulary: Words) -> list[tuple[int, int]]:
-    """Returns the indices of English singulars and plurals, if both are single pieces."""
+    """Returns the indices of English singulars and plurals that are both single pieces."""
     pairs = [(vocabulary.at(noun.english), vocabulary.at(noun.english_plural)) for noun in NOUNS]
     return [(s, p) for s, p in pairs if s is not None and p is not None and s != p]
 
@@ -57,8 +57,8 @@ def noun_pairs(vocabulary: Words) -> list[tuple[int, int]]:
 def plural_hits(vocabulary: Words, pairs: list[tuple[int, int]], use_offset: bool) -> float:
     """Returns the share of nouns whose plural is nearest to singular + (plural - singular).
 
-    The difference is the mean over all other nouns. Without `use_offset` it is zero, which counts
-    plurals that are nearest to their singular anyway.
+    The difference is the mean over all other nouns. Without `use_offset`, the difference is zero,
+    so the share is that of plurals that are nearest to their singular.
     """
     singular, plural = (vocabulary.vectors[list(side)] for side in zip(*pairs, strict=True))
     differences = plural - singular
@@ -72,10 +72,10 @@ def plural_hits(vocabulary: Words, pairs: list[tuple[int, int]], use_offset: boo
 
 
 def plane(vocabulary: Words, pairs: list[tuple[int, int]]) -> Tensor:
-    """Projects singulars, then plurals, to a plane: (2 * pairs, 2).
+    """Projects singulars, followed by plurals, onto a plane: (2 * pairs, 2).
 
-    The first axis is the mean difference of plural and singular. The second is the direction of
-    most variance at a right angle to it.
+    The first axis is the mean difference of plural and singular. The second is the direction
+    orthogonal to the first with the largest variance.
     """
     singular, plural = (vocabulary.vectors[list(side)] for side in zip(*pairs, strict=True))
     first = torch.nn.functional.normalize((plural - singular).mean(0), dim=0)
@@ -87,7 +87,7 @@ def plane(vocabulary: Words, pairs: list[tuple[int, int]]) -> Tensor:
 
 
 def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
-    """Plots nouns and their plurals in a plane; returns neighbors and shares of plurals found."""
+    """Plots nouns and their plurals in a plane; returns their neighbors and the hit rates."""
     vocabulary = whole_words(translator, words_of_demo())
     pairs = noun_pairs(vocabulary)
     if len(pairs) < 3:
@@ -112,7 +112,7 @@ def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
 
 
 def apart(heights: Tensor, distance: float) -> list[int]:
-    """Returns nouns whose labels do not overlap, from the heights of both ends: (2, nouns)."""
+    """Returns nouns whose labels do not overlap; `heights` (2, nouns) are those of both ends."""
     chosen: list[int] = []
     for number in range(heights.shape[1]):
         gaps = (heights[:, chosen] - heights[:, number, None]).abs()

@@ -15,7 +15,7 @@ SIZES = [2**n for n in range(11)]  # values of d_k
 
 
 def draw_learning_rate(axes: Any) -> list[str]:
-    """Plots Eq. 3 for base and big, and returns both peaks."""
+    """Plots Eq. 3 for the base and big models, and returns both peaks."""
     steps, lines = range(1, 50_001, 25), []
     for name, d_model in (("base", BASE["model.d_model"]), ("big", BIG["model.d_model"])):
         rates = [inverse_square_root(step, d_model, WARMUP) for step in steps]
@@ -29,7 +29,7 @@ def draw_learning_rate(axes: Any) -> list[str]:
 
 
 def draw_scaling(variances: Any, norms: Any) -> list[str]:
-    """Plots the variance of q·k, and the softmax's gradient with and without scaling."""
+    """Plots the variance of q·k, and the gradient of the softmax with and without scaling."""
     names = {True: "softmax(q·k / √d_k)", False: "softmax(q·k)"}
     measured = [score_variance(d_k) for d_k in SIZES]
     variances.loglog(SIZES, measured, marker="o", linestyle="", label="measured", base=2)
@@ -56,7 +56,7 @@ def draw_scaling(variances: Any, norms: Any) -> list[str]:
 
 
 def score_variance(d_k: int, seed: int = 0) -> float:
-    """Returns the variance of q·k over random queries and keys; d_k according to footnote 4."""
+    """Returns the variance of q·k over random queries and keys, which is d_k by footnote 4."""
     query, key = _drawn(4 * QUERIES, d_k, seed)
     return float((query @ key.T).var())
 

@@ -1,4 +1,4 @@
-"""Table 1: times of the layer types, their sequential operations and longest paths."""
+"""Table 1: the layer types' times, sequential operations and maximum path lengths."""
 
 import math
 import statistics
@@ -64,7 +64,7 @@ class Convolutional(nn.Conv1d):
 
 
 def layers() -> dict[str, nn.Module]:
-    """Returns the layer types of Table 1, by the paper's names."""
+    """Returns the layer types of Table 1 by their names in the paper."""
     d_k = D_MODEL // HEADS
     model = Model(d_model=D_MODEL, heads=HEADS, d_k=d_k, d_v=d_k, attention_window=NEIGHBOURHOOD)
     return {
@@ -76,16 +76,16 @@ def layers() -> dict[str, nn.Module]:
 
 
 def sequential_operations(name: str, length: int) -> int:
-    """Returns the number of operations of a layer that must follow one another."""
+    """Returns the number of operations of a layer that must be executed sequentially."""
     return length if name == "recurrent" else 1
 
 
 def longest_path(name: str, length: int) -> int:
-    """Returns the maximum number of operations between two positions.
+    """Returns the maximum path length: the number of operations between two positions.
 
-    A layer connects a position directly to those it computes with; a recurrent layer connects it
-    to the next one in each step. The paper's O(log_k(n)) for convolutions holds for dilated
-    kernels; contiguous ones, as here, have O(n/k).
+    A layer connects a position directly to the positions that it is computed from; a recurrent
+    layer connects it to the next position in each step. The paper's O(log_k(n)) for convolutions
+    holds for dilated kernels; contiguous kernels, as used here, have O(n/k).
     """
     reach = {"self-attention": length, "recurrent": 1, "convolutional": KERNEL // 2,
              "restricted self-attention": NEIGHBOURHOOD // 2}[name]  # fmt: skip
@@ -95,7 +95,7 @@ def longest_path(name: str, length: int) -> int:
 def draw_table1(
     axes: Any, paths_axes: Any, lengths: Sequence[int] = LENGTHS, repeats: int = REPEATS
 ) -> list[str]:
-    """Plots the seconds of forward and backward passes by length, and the path lengths."""
+    """Plots the time of forward and backward passes, and the path length, by sequence length."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(1)
     medians = timed({name: layer.to(device) for name, layer in layers().items()}, lengths, repeats)
@@ -106,7 +106,8 @@ def draw_table1(
             power = 2 if name == "self-attention" else 1
             guide = [times[-1] * (length / lengths[-1]) ** power for length in lengths]
             axes.loglog(lengths, guide, color="grey", linestyle=":", base=2)
-        style = "--" if name == "convolutional" else "-"  # it lies on the recurrent layer's line
+        # The curves of convolutional and recurrent layers coincide.
+        style = "--" if name == "convolutional" else "-"
         paths_axes.loglog(lengths, path_lengths[name], style, marker="o", label=name, base=2)
     where = "a GPU" if device.type == "cuda" else f"CPU, threads: {torch.get_num_threads()}"
     axes.set_yscale("log", base=10)
@@ -140,17 +141,17 @@ def _table(
 def timed(
     by_name: dict[str, nn.Module], lengths: Sequence[int], repeats: int
 ) -> dict[str, list[float]]:
-    """Returns the median seconds of each layer at each length.
+    """Returns the median seconds of each layer for each length.
 
-    Times every layer once at every length before repeating any, so that a slow phase of the machine
-    affects single times, not a whole curve.
+    Each round times every layer once for every length, so that a slow phase of the machine affects
+    single times, not a whole curve.
     """
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(repeats + 1):
         for length in lengths:
             for name, layer in by_name.items():
                 times.setdefault((name, length), []).append(seconds(layer, length))
-    return {  # excludes the first time of each, which is a warm-up
+    return {  # excludes the first round, which is a warm-up
         name: [statistics.median(times[name, length][1:]) for length in lengths] for name in by_name
     }
 

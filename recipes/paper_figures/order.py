@@ -37,14 +37,15 @@ def random_transformer(seed: int = 0) -> Transformer:
 
 @torch.no_grad()
 def state_distances(transformer: Transformer, tokens: Tensor, order: list[int]) -> Tensor:
-    """Returns distances between the encoder's states of a sentence and of the shuffled sentence.
+    """Returns the distances between the encoder's states for a sentence and for a shuffled copy.
 
     Args:
         tokens: (C,) int64.
         order: index of the original word at each position of the shuffled sentence.
 
     Returns:
-        (C, C): rows are positions of the original sentence, columns of the shuffled one.
+        (C, C): rows are positions of the original sentence, columns are positions of the shuffled
+        sentence.
     """
     states, shuffled = (
         transformer.encode(Tokens.of_rows(row[None]))[0] for row in (tokens, tokens[order])
@@ -53,7 +54,7 @@ def state_distances(transformer: Transformer, tokens: Tensor, order: list[int]) 
 
 
 def draw_order(*panels: Any) -> list[str]:
-    """Plots the distances for a shuffled sentence, without and with positions."""
+    """Plots the distances for a shuffled sentence, without and with positional encodings."""
     order = random.Random(1).sample(range(len(SENTENCE)), len(SENTENCE))
     tokens = torch.arange(10, 10 + len(SENTENCE))
     shuffled = [SENTENCE[i] for i in order]
@@ -86,7 +87,7 @@ def masks(length: int) -> dict[str, Tensor]:
 
 
 def draw_masks(*panels: Any) -> list[str]:
-    """Plots each mask; dark cells are allowed."""
+    """Plots each mask; dark cells mark allowed attention."""
     found = masks(len(SENTENCE))
     for axes, (name, sees) in zip(panels, found.items(), strict=True):
         axes.imshow(sees.numpy(), cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")

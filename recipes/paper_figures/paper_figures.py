@@ -2,7 +2,8 @@
 
     python recipes/paper_figures/paper_figures.py figures --model runs/demo
 
-docs/understanding.md explains them. Without a model, pictures that need one are omitted.
+docs/understanding.md explains the pictures. Without `--model`, pictures that need a trained model
+are omitted.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # as a script, Python only adds its directory
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for use as a script
 
 from nmt.cli.terminal import run_script
 from nmt.config import Demo
@@ -24,11 +25,11 @@ from recipes.paper_figures.drawing import figure
 
 Draw = Callable[..., Iterable[str]]  # takes the panels, returns the numbers as lines
 
-PAIRS = 300  # maximum pairs of the test set
+PAIRS = 300  # maximum number of test pairs
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the pictures to the directory that `argv` names, and prints their numbers."""
+    """Writes the pictures to the directory named in `argv`, and prints their numbers."""
     given = arguments(argv)
     folder, model = given.folder, given.model
     keep_freed_memory()
@@ -52,7 +53,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def of_formulas() -> list[tuple[str, int, Draw]]:
-    """Returns name, number of panels and plotting function of each picture without a model."""
+    """Returns the name, panels and plotting function of each picture that needs no model."""
     return [
         ("order", 2, order.draw_order),
         ("masks", 3, order.draw_masks),
@@ -65,10 +66,10 @@ def of_formulas() -> list[tuple[str, int, Draw]]:
 
 
 def of_model(path: Path) -> list[tuple[str, int, Draw]]:
-    """Returns name, number of panels and plotting function of each picture of a trained model.
+    """Returns the name, panels and plotting function of each picture that needs a trained model.
 
     Raises:
-        NoModelError: there is no usable model.
+        NoModelError: `path` has no usable model.
         InputError: the model was not trained on the demo language.
     """
     translator = Translator.load(path, precision="fp32")
@@ -91,7 +92,7 @@ def test_pairs(translator: Translator) -> list[DemoPair]:
 
 
 def telling(pairs: Sequence[DemoPair]) -> DemoPair:
-    """Returns the pair whose word orders differ most: with the most crossing links."""
+    """Returns the pair with the most crossing links, whose word orders differ most."""
 
     def crossings(pair: DemoPair) -> int:
         links = aligned(pair.source, pair.target).sure

@@ -44,7 +44,7 @@ def rotation(offset: int, d_model: int) -> Tensor:
 
 
 def similarity(d_model: int, distances: Sequence[int], position: int = 1000) -> list[float]:
-    """Returns the cosine of PE(position) and PE(position + distance), equal at all positions."""
+    """Returns the cosine of PE(position) and PE(position + distance), equal for all positions."""
     table = sinusoids(position + max(distances) + 1, d_model)
     at = [position + distance for distance in distances]
     return torch.cosine_similarity(table[at], table[position][None]).tolist()
@@ -91,7 +91,7 @@ class Moved(nn.Module):
 
 @contextmanager
 def moved(transformer: Transformer, by: int) -> Iterator[Transformer]:
-    """Makes both stacks number their positions from `by` on within the block."""
+    """Makes encoder and decoder number positions from `by` instead of from 0 within the block."""
     own = transformer.positions
     transformer.positions = Moved(own, by)
     try:
@@ -101,7 +101,7 @@ def moved(transformer: Transformer, by: int) -> Iterator[Transformer]:
 
 
 def nll(transformer: Transformer, pairs: Sequence[TokenPair]) -> float:
-    """Returns nats per target token of given translations, including EOS."""
+    """Returns the loss of given translations in nats per target token, including EOS."""
     found = [value for some in log_probabilities(transformer, pairs) for value in some]
     return -math.fsum(found) / len(found)
 
@@ -120,8 +120,11 @@ def pairs_of_ids(
 def nll_when_moved(
     translator: Translator, pairs: Sequence[TokenPair], moves: Sequence[int]
 ) -> dict[int, float]:
-    """Returns nats per token by the position of the first word, for positions the model has."""
-    limit = translator.transformer.max_length or math.inf  # learned positions are limited
+    """Returns the loss (nats per token) by the position of the first word.
+
+    Omits positions that the model does not have.
+    """
+    limit = translator.transformer.max_length or math.inf  # for learned positions
     longest = max(len(side) for pair in pairs for side in pair)
     found = {}
     for by in moves:
@@ -134,7 +137,7 @@ def nll_when_moved(
 def nll_when_joined(
     translator: Translator, pairs: Sequence[DemoPair], joined: Sequence[int]
 ) -> dict[float, float]:
-    """Returns nats per token by mean target length, for several numbers of joined sentences."""
+    """Returns the loss (nats per token) by mean target length, as more sentences are joined."""
     limit = translator.transformer.max_length or math.inf
     found = {}
     for count in joined:

@@ -2,7 +2,8 @@
 
     python recipes/scaling/scaling.py figures/scaling
 
-measures a curve per kind of size, and writes scaling.json and a page of plots, scaling.html.
+measures one curve per kind of size, and writes scaling.json and scaling.html, a page with plots, to
+the given directory.
 """
 
 import argparse
@@ -42,24 +43,24 @@ SMALL_MODEL = [
     "model.d_model=16", "model.d_ff=16", "model.heads=2", "model.d_k=8", "model.d_v=8",
     "training.precision=fp32", "training.batch_tokens=256",
 ]  # fmt: skip
-SENTENCES, SMALL_SENTENCES = 60, 3  # translated per beam size
-MANY_PAIRS, FEW_PAIRS = 32_000, 300  # prepared by several processes
+SENTENCES, SMALL_SENTENCES = 60, 3  # number translated for each beam size
+MANY_PAIRS, FEW_PAIRS = 32_000, 300  # number prepared by several processes
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A kind of size, its values, and what is measured for each."""
+    """A kind of size, its values, and the function that measures each value."""
 
     name: str
     label: str  # label of the size axis
     unit: str  # unit of the time axis
     sizes: Sequence[int]
     measure: Callable[..., dict[str, float]]  # size, configuration, folder, the gate's best rate
-    is_apart: bool = True  # whether a process of its own measures it, for its peak memory
+    is_apart: bool = True  # whether to measure it in its own process, to get its peak memory
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measures all curves and writes them to the directory that `argv` names."""
+    """Measures all curves and writes them to the directory named in `argv`."""
     parser = argparse.ArgumentParser(description="Measures how time and memory grow with sizes.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--small", action="store_true",
@@ -92,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def curves(is_small: bool) -> list[Curve]:
-    """Returns all curves; small ones have two sizes each."""
+    """Returns all curves; in a small run, each curve has two sizes."""
     cores = default_processes()
     token, sentence, whole = "ms per target token", "ms per sentence", "s"
     everything = [
@@ -115,7 +116,7 @@ def curves(is_small: bool) -> list[Curve]:
 def _point(
     curve: Curve, size: int, config: Config, found: dict[str, Any], is_small: bool
 ) -> dict[str, float]:
-    """Measures the seconds and bytes of one size, with the gate's best rate so far."""
+    """Measures the seconds and bytes for one size, and updates the gate's best rate."""
     with tempfile.TemporaryDirectory() as name:
         call = (curve, size, config, Path(name), found["best_probe"], is_small)
         if curve.is_apart and not is_small:
@@ -142,7 +143,7 @@ def changed(config: Config, **sections: dict[str, Any]) -> Config:
 
 
 def by_length(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures training on pairs of one length, with the same number of tokens per step."""
+    """Measures training on pairs of the given length, with a fixed number of tokens per step."""
     tokens = config.training.batch_tokens
     lengths = np.full((2, max(1, 10 * tokens // size)), size)
     config = changed(config, data={"max_length": size})
@@ -150,23 +151,23 @@ def by_length(size: int, config: Config, folder: Path, best: float, is_small: bo
 
 
 def by_batch(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures training on random sentences with larger steps."""
+    """Measures training on random sentences with the given number of tokens per step."""
     return trained(changed(config, training={"batch_tokens": size}), best)
 
 
 def by_vocabulary(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures training on random sentences with a larger vocabulary."""
+    """Measures training on random sentences with the given vocabulary size."""
     return trained(changed(config, tokenizer={"vocabulary_size": size}), best)
 
 
 def by_layers(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures training with more layers."""
+    """Measures training with the given number of layers."""
     model = {"encoder_layers": size, "decoder_layers": size}
     return trained(changed(config, model=model), best)
 
 
 def trained(config: Config, best: float, lengths: np.ndarray | None = None) -> dict[str, float]:
-    """Returns the seconds of training per target token, and peak memory."""
+    """Returns the training time per target token in seconds, and the peak memory."""
     shard = (
         drawn_shard(config)
         if lengths is None
@@ -189,7 +190,7 @@ def _gate(ranks: Ranks, best: float) -> Gate:
 
 
 def by_beam(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures translation of random sentences with a larger beam."""
+    """Measures translation of random sentences with the given beam size."""
     found = benchmark_translation(
         config,
         options=SearchOptions(beam=size),
@@ -200,12 +201,12 @@ def by_beam(size: int, config: Config, folder: Path, best: float, is_small: bool
 
 
 def by_corpus(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures preparation of more pairs in one process."""
+    """Measures preparation of the given number of pairs in one process."""
     return prepared(size, 1, folder)
 
 
 def by_processes(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures preparation of the same pairs with more processes."""
+    """Measures preparation of the same pairs with the given number of processes."""
     return prepared(FEW_PAIRS if is_small else MANY_PAIRS, size, folder)
 
 
@@ -224,9 +225,10 @@ def prepared(pairs: int, processes: int, folder: Path) -> dict[str, float]:
 
 
 def measured_quadratic_length(points: Sequence[dict[str, float]]) -> float | None:
-    """Returns the sentence length at which the length-dependent part of the time is half of it.
+    """Returns the sentence length at which half of the time depends on the length.
 
-    Fits the time per token as a + b * length with equal relative weights. None if it does not grow.
+    Fits the time per token as a + b * length with equal relative weights. Returns None
+    if the time per token does not grow.
     """
     lengths = np.array([point["size"] for point in points], dtype=float)
     seconds = np.array([point["seconds"] for point in points])
@@ -256,7 +258,7 @@ def page(found: dict[str, Any]) -> str:
         sizes = [point["size"] for point in curve["points"]]
         for key, unit in (("seconds", curve["unit"]), ("bytes", "GiB at most")):
             if key == "bytes" and name == "processes":
-                continue  # that of one of them
+                continue  # only the memory of one process is measured
             values = [point[key] / scale(unit) for point in curve["points"]]
             heading = f"<h2>{escape(unit)}, by {escape(curve['label'])}</h2>"
             parts.append(f"<figure>{heading}{chart(sizes, values)}</figure>")
@@ -264,7 +266,7 @@ def page(found: dict[str, Any]) -> str:
 
 
 def scale(unit: str) -> float:
-    """Returns the seconds or bytes in a unit, by its first word."""
+    """Returns the number of seconds or bytes in a unit, which the unit's first word names."""
     return {"ms": 1e-3, "s": 1.0, "GiB": 2**30}[unit.split()[0]]
 
 

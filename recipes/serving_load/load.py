@@ -1,9 +1,9 @@
-"""Loads `nmt serve` with many concurrent clients, and compares it with `nmt translate`.
+"""Compares the speed of `nmt serve` under many concurrent clients with that of `nmt translate`.
 
     python recipes/serving_load/load.py runs/demo --input test.en
 
-Both run alternately, twice, in processes of their own. Each client has one connection; it sends a
-sentence, waits for the answer, and sends the next sentence.
+The two commands run alternately, twice each, in separate processes. Each client has one connection:
+it sends a sentence, waits for the answer, and sends the next sentence.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from nmt.storage.opening import read_lines
 
 _ROUNDS = 2
 _SETTLE_S = 3.0  # time to connect and to reach a stable batch size
-_AT_LEAST_S = 10.0  # minimum seconds of one translation
+_AT_LEAST_S = 10.0  # minimum seconds of one `nmt translate` run
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Load:
     """The answers that the clients received."""
 
     seconds: float = 0.0
-    statuses: Counter[int] = field(default_factory=Counter)  # of the answers in the measured time
+    statuses: Counter[int] = field(default_factory=Counter)  # of the timed answers
     latencies: list[float] = field(default_factory=list)  # seconds
 
     @property
@@ -48,7 +48,7 @@ class Load:
         return self.statuses[200] / self.seconds
 
     def percentile(self, share: float) -> float:
-        """Returns the latency that this share of the answers does not exceed."""
+        """Returns the latency that the given share of the answers does not exceed."""
         return sorted(self.latencies)[
             min(int(share * len(self.latencies)), len(self.latencies) - 1)
         ]
@@ -131,7 +131,7 @@ def server(model: Path) -> Iterator[int]:
 
 
 def sentences_per_second(model: Path, sentences: Sequence[str]) -> float:
-    """Returns the rate of `nmt translate` without its start: of three texts against one."""
+    """Returns the rate of `nmt translate` without start-up, from runs on one text and on three."""
     number = len(sentences)
     while True:
         once, thrice = (_translate_s(model, sentences, times * number) for times in (1, 3))

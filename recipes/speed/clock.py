@@ -1,4 +1,4 @@
-"""A clock that measures only in fast phases of the machine."""
+"""A clock that times work only while the machine is at full speed."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ class Clock:
 
     Args:
         best: the probe's rate in earlier visits, in FLOPs per second; 0 if there are none.
-        is_trial: whether times do not matter, so that no phase counts as slow.
+        is_trial: whether the times do not matter, so that no phase counts as slow.
     """
 
     def __init__(self, best: float = 0.0, *, is_trial: bool = False):
@@ -44,7 +44,7 @@ class Clock:
     def facts(self) -> dict[str, Any]:
         """Returns the probe's rates in FLOPs per second, and how much work was repeated."""
         return {
-            "slowest_product": self.slowest,  # around the work that was kept
+            "slowest_product": self.slowest,  # before and after the work that was kept
             "best_product": self.gate.best,
             "repeated": self.repeated,
         }

@@ -5,9 +5,9 @@
     python -m recipes.speed.compare text MODEL SOURCE REFERENCE
 
 A pair consists of a visit to nmt and a visit to a peer, in processes that follow each other
-immediately, so that both find the machine in the same state. Their order alternates. Each pair is
-appended to OUTPUT/pairs.jsonl, and the same command continues an interrupted run. At the end,
-OUTPUT/table.md and OUTPUT/speed.png show all pairs.
+immediately, so that the machine is in the same state for both. The order of nmt and peer
+alternates. Each pair is appended to OUTPUT/pairs.jsonl, and the same command continues an
+interrupted run. At the end, OUTPUT/table.md and OUTPUT/speed.png show all pairs.
 """
 
 import argparse
@@ -43,8 +43,8 @@ PRECISIONS = {
     "text": ("fp32", "bf16", "int8"),
 }
 _HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # unsupported precision -> replacement
-_TRIES = 2  # maximum measured pairs per wanted one
-_LIMIT_S = 1800.0  # per visit
+_TRIES = 2  # maximum measured pairs per wanted pair
+_LIMIT_S = 1800.0  # limit for a visit, in seconds
 
 Visit = Callable[
     [str, Path, str, float], dict[str, Any]
@@ -53,13 +53,13 @@ Visit = Callable[
 
 @dataclass(frozen=True)
 class Setting:
-    """What a series of pairs has in common."""
+    """The properties that all pairs of a series have in common."""
 
     task: str
     peer: str
     precision: str  # precision of nmt
     peer_precision: str
-    work: dict[str, Any]  # its size, and the machine
+    work: dict[str, Any]  # size of the work, and the machine
 
     def as_json(self) -> dict[str, Any]:
         return vars(self)
@@ -107,7 +107,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 class Pairs:
-    """The pairs in a file; adding one appends it to the file."""
+    """The pairs in a file; `add` appends a pair to the file."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -131,7 +131,7 @@ class Pairs:
 
 
 def _measure(arguments: argparse.Namespace, pairs: Pairs) -> None:
-    """Measures in rounds, with one pair per round for each setting that needs more."""
+    """Measures in rounds; each round measures one pair for each setting that needs more pairs."""
     settings = list(_settings(arguments))
     visit = _visits_of_text(arguments, settings) if arguments.task == "text" else _visits(arguments)
     for _ in range(_TRIES * arguments.pairs):
@@ -166,7 +166,7 @@ def _rounded(rate: float | None) -> str:
 
 
 def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
-    """Yields all settings with the peers' Pythons; reports each peer that cannot be installed."""
+    """Yields each setting with its peer's Python; reports peers that cannot be installed."""
     threads = arguments.threads
     work: dict[str, Any] = {
         "machine": Ranks(0, 1, torch.device("cpu")).device_name.rpartition(",")[0],
@@ -189,7 +189,7 @@ def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
 
 
 def _visits(arguments: argparse.Namespace) -> Visit:
-    """Returns a function that makes a visit in a process of its own, see `recipes.speed.visit`."""
+    """Returns a function that runs `recipes.speed.visit` in its own process."""
 
     def visit(system: str, python: Path, precision: str, best: float) -> dict[str, Any]:
         command = [
@@ -222,7 +222,7 @@ def _output(command: Sequence[str], threads: int) -> str:
 
 
 def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting, Path]]) -> Visit:
-    """Returns visits that translate text to text, after checking equal outputs; see `text`."""
+    """Returns a function for visits of `text`, after checking that the outputs are equal."""
     if not settings:
         raise InputError("No system to compare with is installed. See the messages above.")
     _, python = settings[0]

@@ -2,10 +2,10 @@
 
     python -m recipes.speed.ctranslate2_model MODEL FOLDER
 
-writes the model directory MODEL and its tokenizer to FOLDER, in an environment with `ctranslate2`.
-`random` as MODEL stands for the workload's model with its initial weights.
+converts the model directory MODEL and its tokenizer, and writes them to FOLDER. The environment
+must have `ctranslate2`. If MODEL is `random`, it is the workload's model with its initial weights.
 
-Unlike `nmt export`, it does not compare translations, because it runs once per visit.
+Unlike `nmt export`, this script does not compare translations, because it runs once per visit.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def convert_random(shape: Shape, folder: Path) -> None:
-    """Converts the random model that `peers.nmt` translates with."""
+    """Converts the random model with which `peers.nmt` translates."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     pieces = [*_SPECIAL, *(f"w{number}" for number in range(len(_SPECIAL), shape.vocabulary))]

@@ -2,10 +2,10 @@
 
     python -m recipes.speed.install [--environments DIR] [PEER ...]
 
-The versions that peers pin often exclude the current PyTorch, and another build of it would take
-gigabytes. So an environment can also import the packages of the environment that runs this script.
-If a peer's pins exclude them, it is installed without dependencies, and those it needs are listed
-here.
+The versions that peers pin often exclude the current PyTorch, and another build of PyTorch would
+take gigabytes. A peer's environment can therefore also import the packages of the environment that
+runs this script. If a peer's pins exclude these packages, the peer is installed without its
+dependencies, and this script lists the dependencies that it needs.
 """
 
 import argparse
@@ -51,13 +51,13 @@ PACKAGES = {
         ("fairseq==0.12.2", "hydra-core==1.0.7", "omegaconf==2.0.6", "bitarray==3.12.3",
          "antlr4-python3-runtime==4.8", "cffi==2.1.1", "pycparser==3.12"),
         _ALONE,
-        {"READTHEDOCS": "1"},  # skips C++ parts, which do not compile and training does not need
+        {"READTHEDOCS": "1"},  # skips C++ parts: they do not compile, and training needs none
     ),
 }  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Installs the peers that `argv` names."""
+    """Installs the peers named in `argv`."""
     parser = argparse.ArgumentParser(description="Installs the peers of the comparison.")
     parser.add_argument("peers", nargs="*", metavar="PEER", default=sorted(PACKAGES))
     parser.add_argument("--environments", type=Path, default=ENVIRONMENTS, metavar="DIR")
@@ -67,15 +67,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def installed(system: str, environments: Path) -> Path:
-    """Returns the Python of a system's environment, after installing it if necessary.
+    """Returns the Python of a system's environment, and installs the system first if necessary.
 
     Raises:
-        InputError: pip cannot install it here.
+        InputError: pip cannot install the system on this machine.
     """
     wanted = PACKAGES.get(system)
     if wanted is None:
         return Path(sys.executable)
-    # without resolving links, because Python finds its environment by the path
+    # does not resolve links, because Python finds its environment by this path
     folder = Path(os.path.abspath(environments)) / system  # noqa: PTH100
     python, content = folder / "bin" / "python", "\n".join((*wanted.packages, *_base()))
     done = folder / _DONE

@@ -1,10 +1,10 @@
-"""Computes memory and kernels of a training step of the paper's models on a GPU, without a GPU.
+"""Computes the GPU memory and kernels of the paper's training steps, without a GPU.
 
     python -m recipes.speed.memory
 
 takes steps of `nmt train` with configs/transformer_base.yaml and configs/transformer_big.yaml on a
-simulated GPU (`simulated/device.py`), and prints the table of docs/speed.md. It takes some 15
-seconds, and needs Linux, a CPU build of PyTorch and a C++ compiler.
+simulated GPU (`simulated/device.py`), and prints the table of docs/speed.md. This takes
+about 15 seconds, and needs Linux, a CPU build of PyTorch and a C++ compiler.
 """
 
 from nmt.cli.terminal import run_script

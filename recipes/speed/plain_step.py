@@ -1,4 +1,4 @@
-"""A training step around a library's model and loss, like its own loop on one CPU."""
+"""A training step for a library's model and loss, like the library's own loop on one CPU."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ Step = Callable[[Batch], float]
 
 
 def plain_step(model: nn.Module, loss: Callable[[Batch], Tensor], precision: str) -> Step:
-    """Returns a step: forward, backward, Adam with the paper's settings; bf16 by autocast.
+    """Returns a training step: forward, backward, and Adam with the paper's settings.
 
     Args:
         loss: returns the mean over target tokens, in nats.

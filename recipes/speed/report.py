@@ -1,4 +1,4 @@
-"""Summarizes the pairs: selects valid ones, computes medians, and writes a table and a picture."""
+"""Summarizes the pairs: selects valid pairs, and writes a table and a picture of the medians."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _SENTENCES = "sentences/s"
 
 @dataclass(frozen=True)
 class Row:
-    """One system at one kind of work."""
+    """The results of one system for one kind of work."""
 
     name: str
     rates: list[float]  # one per visit
@@ -32,7 +32,7 @@ class Row:
 
 
 def reference_rate(lines: Iterable[Line]) -> float:
-    """Returns the probe's rate in a fast phase, in FLOPs per second; 0 if only trials ran."""
+    """Returns the probe's rate in a fast phase, in FLOPs per second, or 0 if only trials ran."""
     timed = [line for line in lines if not line["setting"]["work"]["small"]]
     return median([visit["best_product"] for visit in _visits(timed)] or [0.0])
 
@@ -40,7 +40,7 @@ def reference_rate(lines: Iterable[Line]) -> float:
 def counted(lines: Iterable[Line]) -> list[Line]:
     """Returns the pairs whose steps all ran in fast phases, judged by the final reference rate.
 
-    Keeps all trials, which only show that everything runs.
+    Keeps the pairs of all trials, which only show that everything runs.
     """
     lines = list(lines)
     least = FAST * reference_rate(lines)
@@ -61,7 +61,7 @@ def _visits(lines: Iterable[Line]) -> list[dict[str, Any]]:
 
 
 def rows(lines: Iterable[Line]) -> dict[str, list[Row]]:
-    """Returns the rows of each kind of work by its title: nmt first, then the fastest peers."""
+    """Returns the rows for each kind of work by title: nmt first, then the peers by speed."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in counted(lines):
         for name in line["nmt"]["results"]:
@@ -150,7 +150,7 @@ def _range(values: list[float], form: str) -> str:
 
 
 def draw(lines: Iterable[Line], path: Path) -> None:
-    """Plots the medians as bars, with their ranges, relative to nmt's."""
+    """Plots the medians, relative to nmt's, as bars with their ranges."""
     kinds = rows(lines)
     n_bars = sum(map(len, kinds.values()))
     with figure(path) as [axes]:

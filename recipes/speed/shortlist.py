@@ -1,9 +1,10 @@
-"""Measures what a shortlist saves: the base model's search with and without it, alternating.
+"""Measures the time that a shortlist saves in the base model's search.
 
     python -m recipes.speed.shortlist
 
-Translates 32 random sentences of 25 tokens into exactly 30 tokens. A shortlist has 2,000, 4,000,
-8,000 or 12,000 random ids, different for each batch like those of real text. Prints a line per
+Translates 32 random sentences of 25 tokens into exactly 30 tokens, alternately with and without a
+shortlist. A shortlist has 2,000, 4,000,
+8,000 or 12,000 random ids, which differ between batches as in real text. Prints a line per
 precision, beam and size: CPU seconds per batch on one thread, and the median and range of the ratio
 over the pairs.
 """
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def compare(shape: Shape, precision: str, sizes: Sequence[int], pairs: int) -> None:
-    """Prints the results for a precision."""
+    """Measures and prints the results for a precision."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     prepack(transformer.eval(), precision)

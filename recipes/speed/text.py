@@ -1,7 +1,7 @@
 """Compares `nmt translate` with CTranslate2 from text to text, with the same weights.
 
-Each process runs once on the whole text and once on its first line. The difference is the time
-without start-up.
+Each system runs once on the whole text and once on its first line. The difference between the two
+times is the time without start-up.
 """
 
 import os
@@ -25,13 +25,13 @@ from recipes.speed.install import ROOT
 
 _SCRIPT = Path(__file__).with_name("ctranslate2_text.py")
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
-_CHECKED = 200  # lines whose greedy translations are compared
-_LEAST_ALIKE = 0.98  # minimum share; rounding decides between almost equally likely tokens
+_CHECKED = 200  # number of lines whose greedy translations are compared
+_LEAST_ALIKE = 0.98  # minimum share of equal translations; rounding changes a few
 
 
 @dataclass
 class Run:
-    """A model, and a text with its reference."""
+    """A model, and a text with its reference translation."""
 
     path: Path  # directory of the nmt model
     source: Path
@@ -104,7 +104,7 @@ class Run:
         """Returns how many greedy translations of the two systems in fp32 are equal.
 
         Raises:
-            InputError: too few, so that the systems differ in more than speed.
+            InputError: too few translations are equal, so the systems differ in more than speed.
         """
         lines = self.lines[:_CHECKED]
         ours, theirs = (
@@ -121,7 +121,7 @@ class Run:
         return said
 
     def _translated(self, command: Sequence[str], lines: Sequence[str]) -> tuple[str, float]:
-        """Returns the output of a process for lines, and its peak memory in GiB."""
+        """Returns a process's output for the given lines, and its peak memory in GiB."""
         variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(self.threads)}
         with (
             tempfile.TemporaryFile() as given,
@@ -153,6 +153,6 @@ def _lines(text: str) -> list[str]:
 
 
 def n_alike(ours: Sequence[str], theirs: Sequence[str]) -> int:
-    """Returns how many translations are equal up to the length limit of either system."""
+    """Returns how many translations are equal, or equal up to one system's length limit."""
     pairs = zip(ours, theirs, strict=True)
     return sum(b.startswith(a) or a.startswith(b) for a, b in pairs)

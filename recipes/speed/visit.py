@@ -1,8 +1,8 @@
-"""One visit: a process in which one system does the work and is timed.
+"""One visit: a process that times one system while the system does the work.
 
     python -m recipes.speed.visit marian train --precision bf16
 
-prints a JSON object. Systems are modules of `peers`, which have some of these functions:
+prints a JSON object. Each system is a module in `peers` with some of these functions:
 
     version() -> str
     training_step(shape, precision) -> a function: Batch -> loss, in nats per token
@@ -29,7 +29,7 @@ TASKS = "train", "translate"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Does one system's part of a pair."""
+    """Runs one visit, and prints its result."""
     parser = argparse.ArgumentParser(description="Times one system in this process.")
     parser.add_argument("system")
     parser.add_argument("task", choices=TASKS)
@@ -70,7 +70,7 @@ def visit(
 
 
 def _module(system: str) -> ModuleType:
-    """Imports a system's module; only its own environment can import it."""
+    """Imports a system's module, which only the system's own environment can import."""
     match system:
         case "nmt":
             from recipes.speed.peers import nmt as module
@@ -96,7 +96,7 @@ def _module(system: str) -> ModuleType:
 def _train(
     module: ModuleType, precision: str, steps: int, clock: Clock, small: bool
 ) -> dict[str, Any]:
-    """Times training on batches that are equal, and in the same order, for all systems."""
+    """Times training on the same batches, in the same order, as for all other systems."""
     shape, tokens = (SMALL, 200) if small else (BASE, 2_400)
     by_length = getattr(module, "BY_LENGTH", True)
     n = WARM_UP + steps

@@ -1,9 +1,9 @@
 """The workload of all systems: the same tensors, from fixed seeds.
 
 Sentence lengths are lognormal with a mean of 25 and a maximum of 100 tokens. Ids follow Zipf's law,
-so that gradients of embeddings have repeats as in text. Training batches contain sentences of
+so that ids repeat in the gradients of embeddings as in text. Training batches contain sentences of
 similar length, at most 2,400 tokens with padding per side. Sources to translate are sorted by
-length. Outputs have a forced length, because a random model could stop anywhere.
+length. The length of outputs is forced, because a random model could stop anywhere.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _FIRST = 4  # the first id that is not a special token
 
 @dataclass(frozen=True)
 class Shape:
-    """The model: post-norm, one embedding for both languages and the output, dropout 0.1."""
+    """The model's sizes. It is post-norm, has dropout 0.1, and ties all three embeddings."""
 
     vocabulary: int = 37_000
     d_model: int = 512
     d_ff: int = 2_048
     heads: int = 8
-    layers: int = 6  # layers of the encoder, and of the decoder
+    layers: int = 6  # number of layers in the encoder, and in the decoder
     dropout: float = 0.1
 
 
@@ -53,7 +53,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Sources:
-    """Sentences to translate, and the length of each translation with EOS."""
+    """Sentences to translate, and the length of each translation, including EOS."""
 
     src: Tensor  # (R, S) int64, each sentence ends with EOS, padded with PAD
     src_lengths: Tensor  # (R,)
@@ -66,8 +66,8 @@ def training_batches(
     """Returns batches of at most `tokens` tokens per side, with padding.
 
     Args:
-        by_length: False for sentences in random order, so that most of a batch is padding unless
-            they are packed.
+        by_length: whether to batch sentences of similar length. If False, the order is random, and
+            most of a batch is padding unless sentences are packed.
     """
     random = np.random.default_rng(1)
     src, tgt = _lengths(random, 60_000)
@@ -94,7 +94,7 @@ def sources(shape: Shape, *, n: int = 200, tokens: int = 1_024, longer: int = 5)
 
 
 def _lengths(random: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the lengths of n pairs, with EOS; both lengths of a pair are similar."""
+    """Returns the lengths of n pairs, including EOS; the two lengths of a pair are similar."""
     mean, sigma, least, most = 25.0, 0.6, 3, 100
     src = random.lognormal(np.log(mean) - sigma**2 / 2, sigma, n)
     src = np.clip(np.round(src), least, most).astype(int)
@@ -116,7 +116,7 @@ def _groups(order: Sequence[int], lengths: np.ndarray, tokens: int) -> Iterator[
 
 
 def _ids(random: np.random.Generator, shape: Shape, n: int) -> np.ndarray:
-    """Samples ids; the one of rank r is about 1 / r as likely as the first."""
+    """Samples ids; the id of rank r is about 1 / r as likely as the first id."""
     ranks = np.exp(random.random(n) * np.log(shape.vocabulary - _FIRST)).astype(int)
     return np.clip(ranks + _FIRST - 1, _FIRST, shape.vocabulary - 1)
 

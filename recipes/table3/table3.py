@@ -3,8 +3,8 @@
     python recipes/table3/table3.py base a_heads_1 --seeds 1 2 3
 
 A row is a configuration in the directory `--configs`, named after its file. Each run has a
-directory OUTPUT/ROW/seed-N; all runs share the prepared data. The same command continues an
-interrupted one: finished runs are kept, and a stopped run is resumed. The protocol is the paper's
+directory OUTPUT/ROW/seed-N; all runs share the prepared data. To continue an interrupted command,
+repeat it: finished runs are kept, and a stopped run is resumed. The protocol is the paper's
 (§6.2): only the last checkpoint is used. Perplexity (unsmoothed, per token) and BLEU are measured
 on the configuration's validation set, which is also its test set.
 """
@@ -35,28 +35,28 @@ from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "table3"
-RESULT, SECONDS = "table3.json", "seconds"  # in each run's directory
-_TICK_S = 10.0  # interval at which the seconds are saved
+RESULT, SECONDS = "table3.json", "seconds"  # in each run directory
+_TICK_S = 10.0  # interval at which the training time is saved
 
 PAPER = {row.name: row for row in TABLE_3}
 
-# Student's t at 97.5% for 1, 2, ... degrees of freedom; the last one also for more (conservative)
+# Student's t at 97.5% for 1, 2, ... degrees of freedom; the last value is conservative for more
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One finished run."""
+    """The result of a finished run."""
 
     row: str
     seed: int
     changes: dict[str, Any]  # settings that differ from the row base, by dotted key
     parameters: int
     steps: int
-    minutes: float  # time of nmt train, with validations and checkpoints
+    minutes: float  # time of nmt train, including validations and checkpoints
     ppl: float  # per token, unsmoothed
     bleu: float
-    bleu_interval: tuple[float, float]  # 95%, over sentences
+    bleu_interval: tuple[float, float]  # 95% interval, over sentences
     bleu_signature: str
     paper_bleu: float | None  # with the paper's tokenization, if nmt evaluate reports it
 
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     base = load(arguments.configs / "base.yaml", overrides)
     paths = {row: arguments.configs / f"{row}.yaml" for row in rows}
     changes = {row: _changes(base, load(path, overrides)) for row, path in paths.items()}
-    for name in ("validation", "test"):  # check before hours of training
+    for name in ("validation", "test"):  # check this before hours of training
         if not getattr(base.data, name):
             raise InputError(
                 f"base.yaml has no data.{name}, which is needed to measure the models. Set "
@@ -144,14 +144,16 @@ def _finished(run: Path, config: Config, minutes: float) -> Result | None:
 
 
 def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
-    """Calls `nmt train` until the run is finished or its time is over, with a finished model.
+    """Calls `nmt train` until the run is finished or its time is over.
 
-    When the time is over, SIGTERM stops the run, which saves itself and is then finished at the
-    step it has reached.
+    In both cases, the run then has a finished model.
+
+    When the time is over, SIGTERM stops the run, which saves its state and is then finished at the
+    step that it has reached.
 
     Args:
         arguments: arguments of `nmt train`: the configuration and overrides.
-        minutes: training time, over all calls.
+        minutes: training time in total over all calls.
     """
     from nmt.runs.checkpoint import sound_checkpoints
 
@@ -174,7 +176,7 @@ def _run(arguments: Sequence[str], run: Path, seconds: float) -> int:
     command = [sys.executable, "-m", *(ranks if gpus > 1 else []), "nmt", "train", *arguments]
     spent = _seconds(run)
     if spent >= seconds:
-        return 143  # an earlier call has stopped it
+        return 143  # an earlier call has stopped the run
     run.mkdir(parents=True, exist_ok=True)
     began = time.monotonic() - spent
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -191,7 +193,7 @@ def _run(arguments: Sequence[str], run: Path, seconds: float) -> int:
 
 
 def _seconds(run: Path) -> float:
-    """Returns the seconds of training so far, over all calls."""
+    """Returns the training time so far in seconds, over all calls."""
     path = run / SECONDS
     return float(path.read_text()) if path.exists() else 0.0
 
@@ -225,7 +227,7 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
 
 
 def perplexity(model: Path, config: Config) -> float:
-    """Returns the perplexity per token of the validation set, in fp32 for any precision."""
+    """Returns the perplexity per token on the validation set, always computed in fp32."""
     from nmt.data.prepared_data import PreparedData
     from nmt.data.shards import pairs_of
     from nmt.decoding.score import log_probabilities
@@ -241,7 +243,7 @@ def perplexity(model: Path, config: Config) -> float:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Returns Table 3 in Markdown, with our figures beside the paper's."""
+    """Returns Table 3 in Markdown, with the measured figures beside the paper's."""
     rows = sorted({result.row for result in results}, key=_order)
     by_row = [[result for result in results if result.row == row] for row in rows]
     lines = [
@@ -258,7 +260,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _cells(results: Sequence[Result]) -> list[str]:
-    """Returns a row of the table from its runs."""
+    """Returns the cells of a row, computed from its runs."""
     first = results[0]
     paper = PAPER.get(first.row)
     changes = ", ".join(f"{key.split('.')[1]} {value}" for key, value in first.changes.items())
@@ -279,7 +281,7 @@ def _cells(results: Sequence[Result]) -> list[str]:
 
 
 def _estimate(values: Sequence[float], alone: tuple[float, float] | None = None) -> str:
-    """Formats the mean and 95% interval over seeds; `alone`: the interval of a single value.
+    """Formats the mean and 95% interval over seeds; `alone` is the interval for a single value.
 
     >>> _estimate([1.0, 2.0, 3.0])
     '2.00 (-0.48 to 4.48)'

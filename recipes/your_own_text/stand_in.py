@@ -1,9 +1,9 @@
-"""Writes text files for trying the recipe: sentences of the demo grammar, in two domains.
+"""Writes text files to try the recipe with: sentences from the demo grammar, in two domains.
 
     python recipes/your_own_text/stand_in.py text
 
-writes text/general.SPLIT.en and .de, sentences without questions, and text/questions.SPLIT.en and
-.de, only questions. SPLIT is train, valid or test.
+writes text/general.SPLIT.en and .de, which contain no questions, and text/questions.SPLIT.en and
+.de, which contain only questions. SPLIT is train, valid or test.
 """
 
 import argparse
@@ -17,11 +17,11 @@ SIZES = {
     "general": {"train": 20_000, "valid": 200, "test": 200},
     "questions": {"train": 1_000, "valid": 200, "test": 200},
 }
-_SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # values: the grammar's names
+_SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # to the grammar's names
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the files into the directory that `argv` names."""
+    """Writes the files into the directory named in `argv`."""
     parser = argparse.ArgumentParser(description="Writes sentences of two domains as text files.")
     parser.add_argument("folder", type=Path, nargs="?", default="text", help="default: text")
     folder = parser.parse_args(argv).folder

@@ -26,7 +26,7 @@ from tests.training import children
 
 @pytest.fixture(scope="module")
 def model(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two steps, whose translations are bad."""
+    """The model of a run with two steps; its translations are bad."""
     from nmt.config import validate
     from tests.tiny import tiny_settings
 

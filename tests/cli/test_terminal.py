@@ -1,4 +1,4 @@
-"""How scripts of recipes end."""
+"""The exit statuses and error messages of recipe scripts."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""YAML 1.2, strictly: anything but a plain configuration is refused with its line."""
+"""Strict YAML 1.2: anything but a plain configuration is refused, with its line number."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Normalization by property, each cleaning rule by pairs that it must and must not catch."""
+"""Properties of normalization; for each cleaning rule, pairs that it must and must not drop."""
 
 import tracemalloc
 import unicodedata

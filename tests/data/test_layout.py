@@ -1,4 +1,4 @@
-"""Layouts: no token is lost, labels are inputs shifted by one, rows keep their capacity."""
+"""Layouts: no token is lost, labels are inputs shifted by one, and no row exceeds its capacity."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""The plan: every pair once per epoch, limits kept, a function of seed and step only."""
+"""The plan: has every pair once per epoch, keeps limits, depends only on the seed and step."""
 
 from collections import Counter
 from itertools import islice, takewhile

@@ -65,7 +65,10 @@ def write_corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> dict:
 
 
 def settings(folder: Path, **changes: object) -> config.Config:
-    """Returns settings with two training corpora; the second has weight 2 and a pair per rule."""
+    """Returns settings with two training corpora.
+
+    The second corpus has weight 2 and a pair for each cleaning rule to drop.
+    """
     raw = folder / "raw"
     data = {
         "directory": str(folder / "data"),

@@ -62,7 +62,7 @@ def strike(process: subprocess.Popen, directory: Path, files: int, number: int) 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files that one uninterrupted process makes."""
+    """The files that an uninterrupted process writes."""
     directory = tmp_path_factory.mktemp("expected")
     prepared_here(saved(directory))
     return content(directory / "data")
@@ -192,7 +192,7 @@ def empty(path: Path) -> None:
 
 
 def other(path: Path) -> None:
-    """Replaces a split by the other one, which is a valid file."""
+    """Replaces a file of one split with that of another split, which is also valid."""
     [split] = {"train", "validation"} - {path.parent.name}
     shutil.copy(path.parent.parent / split / path.name, path)
 

@@ -159,7 +159,7 @@ def test_vocabulary_that_does_not_fit_names_the_one_that_does(tmp_path: Path) ->
 
 
 def foreign(**options: object) -> bytes:
-    """Returns a sentencepiece model with other settings than ours."""
+    """Returns a SentencePiece model trained with settings other than those of nmt."""
     model = io.BytesIO()
     common = {"vocab_size": 330, "model_type": "bpe", "byte_fallback": True, "minloglevel": 2}
     identity = {"normalization_rule_name": "identity"}

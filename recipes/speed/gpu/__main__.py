@@ -3,8 +3,9 @@
     python -m recipes.speed.gpu > gpu.jsonl
 
 First come the checks: whether the GPU computes the same as a CPU, whether compiled layers and CUDA
-graphs agree with plain code, and whether a small run resumes exactly; with a second GPU, also
-translation on it and training on both. Then come the measurements, the most valuable first. Each
+graphs agree with plain code, and whether a small run resumes exactly. If there is a second GPU,
+translation on it and training on both GPUs are also checked. Then come the measurements, the most
+valuable first. Each
 part has a deadline, and an error ends only its own part. The exit status is 1 if a check failed.
 `--device cpu --small` runs all parts in tiny sizes.
 """
@@ -33,15 +34,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.device.type == "cuda" and not torch.cuda.is_available():
         parser.error("There is no GPU here. To try the command, add --device cpu --small.")
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it at first use
-    with process_group(600) if arguments.device.type == "cuda" else nullcontext():  # sets it up
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at cuBLAS's first use
+    with process_group(600) if arguments.device.type == "cuda" else nullcontext():
         bench = Bench(arguments.device, arguments.small)
         failed = run(bench, CHECKS)
         if failed:
             _report(failed)
         run(bench, MEASURES)
     if failed:
-        _report(failed)  # again, at the end of the output
+        _report(failed)  # repeats the versions at the end of the output
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""What all parts share: the device, deadlines, and training steps."""
+"""The device, the deadlines and the training steps that all parts share."""
 
 import json
 import signal
@@ -54,7 +54,7 @@ class Bench:
         return replace(SMALL, layers=1) if self.small else shape
 
     def seconds(self, work: Callable[[], object], repeats: int = 5, warm_up: int = 2) -> float:
-        """Returns the median seconds of `work`, including the device's work."""
+        """Returns the median seconds of `work`, until the device has finished."""
         times = []
         for number in range(1 if self.small else warm_up + repeats):
             self.wait()
@@ -75,10 +75,10 @@ Part = Callable[[Bench], Iterator[Result]]
 
 
 def run(bench: Bench, parts: Sequence[tuple[Part, float]]) -> list[str]:
-    """Prints the results of each part, and how it ended.
+    """Runs all parts, and prints the results of each part and how it ended.
 
     Returns:
-        The names of failed parts: with an error, a missed deadline, or a result that is not `ok`.
+        The names of the parts with an error, a missed deadline, or a result that is not `ok`.
     """
     failed = []
     for part, limit_s in parts:
@@ -89,7 +89,7 @@ def run(bench: Bench, parts: Sequence[tuple[Part, float]]) -> list[str]:
                 for result in part(bench):
                     is_ok &= result.get("ok", True)
                     _print(part.__name__, result)
-        except Exception as error:  # the other parts run after any error
+        except Exception as error:  # after any error, the remaining parts still run
             ended["error"] = f"{type(error).__name__}: {str(error)[:500]}"
         if bench.is_gpu:
             torch.cuda.empty_cache()
@@ -120,7 +120,7 @@ def _deadline(limit_s: float) -> Iterator[None]:
 
 
 class Training:
-    """Training steps on a few batches of the paper's size, which are on the device already."""
+    """Training steps on a few batches of the paper's size, which are already on the device."""
 
     def __init__(self, bench: Bench, shape: Shape, path: FastPath = "eager"):
         self.bench, self.shape = bench, bench.shape(shape)
@@ -132,7 +132,7 @@ class Training:
         if is_compiled(path):
             rows = layout.fixed_shape(tokens if bench.small else TOKENS, 1, ROW)
         tensors = [packed(batch, rows, bench.device) for batch in batches]
-        if is_compiled(path):  # batches of one shape, to compile layers once
+        if is_compiled(path):  # batches of the same shape, so that layers are compiled only once
             (common, _), *_ = Counter(each.tgt_out.shape for each in tensors).most_common()
             kept = [n for n, each in enumerate(tensors) if each.tgt_out.shape == common]
             batches, tensors = [batches[n] for n in kept], [tensors[n] for n in kept]

@@ -1,4 +1,7 @@
-"""Checks that a GPU computes the same as a CPU and plain code; each result has the key `ok`."""
+"""Checks that results on a GPU agree with those of a CPU and of plain code.
+
+Each result has the key `ok`.
+"""
 
 import subprocess
 import sys
@@ -38,7 +41,7 @@ _ROUNDING = 1e-3  # relative, for fp32 gradients summed in another order
 
 
 def parity(bench: Bench) -> Iterator[Result]:
-    """Compares a tiny model's loss, gradients and translations in fp32 with the CPU's."""
+    """Compares a tiny model's fp32 loss, gradients and translations on the GPU and on the CPU."""
     shape = replace(SMALL, dropout=0.0)
     (batch,) = training_batches(shape, n=1, tokens=800)
     (ours_loss, ours), (cpu_loss, cpu) = (
@@ -77,12 +80,12 @@ def _loss_and_gradients(
 
 
 def difference(a: Tensor, b: Tensor) -> float:
-    """Returns the largest difference, relative to the largest value."""
+    """Returns the largest absolute difference divided by the largest absolute value."""
     return ((a.double() - b.double()).abs().max() / b.abs().max().clamp_min(1e-12)).item()
 
 
 def _translated(shape: Shape, beam: int, device: torch.device) -> list[list[int]]:
-    """Returns the tokens of translations in fp32, by plain steps."""
+    """Returns the tokens of translations that plain steps compute in fp32."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     src = sources(shape, n=16, tokens=4_000)[0].src.to(device)
@@ -99,7 +102,7 @@ def searched(
 
 
 def against_fp64(bench: Bench) -> Iterator[Result]:
-    """Compares attention over packed rows, and the loss, with fp64 on the CPU."""
+    """Compares attention over packed rows, and the loss, with fp64 results on the CPU."""
     torch.manual_seed(1)
     rows, length, d_k = (2, 24, 8) if bench.small else (8, ROW, 64)
     segments = torch.arange(length).expand(rows, -1) // 20 + 1
@@ -133,7 +136,7 @@ def against_fp64(bench: Bench) -> Iterator[Result]:
 
 
 def graphs(bench: Bench) -> Iterator[Result]:
-    """Compares translations by captured steps with those by plain steps, in fp32."""
+    """Compares fp32 translations by captured steps (CUDA graphs) with those by plain steps."""
     shape, length, n = bench.shape(BASE), 4 if bench.small else 30, 4 if bench.small else 32
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
@@ -152,12 +155,12 @@ def graphs(bench: Bench) -> Iterator[Result]:
 
 
 def training_paths(bench: Bench) -> Iterator[Result]:
-    """Compares each way to compute a step of base with plain code, as `nmt train` does."""
+    """Compares each fast path for the base model's training step with plain code."""
     steps = Training(bench, BASE, "compiled")
     batch, config = steps.tensors[0], steps.config
     reference = Reference.of(steps.loss_module, batch, config)
     paths: list[FastPath] = ["eager"]
-    if not bench.small:  # compiling takes some 20 s on a GPU
+    if not bench.small:  # compiling takes about 20 s on a GPU
         paths += ["compiled", "flex"] if flex_suits(config.model, bench.device) else ["compiled"]
     for path in paths:
         began = time.perf_counter()
@@ -168,7 +171,7 @@ def training_paths(bench: Bench) -> Iterator[Result]:
 
 
 def bf16_run(bench: Bench) -> Iterator[Result]:
-    """Trains a small model in bf16 with validation, again with an interruption, and translates."""
+    """Trains a small bf16 model without and with an interruption, and translates with it."""
     last = 4 if bench.small else 40
     with tempfile.TemporaryDirectory() as folder:
         for run, stops in (("straight", [last]), ("resumed", [last // 2, last])):

@@ -32,7 +32,7 @@ from recipes.speed.workload import BASE, Shape
 
 
 def versions(bench: Bench) -> Iterator[Result]:
-    """Reports software and hardware versions."""
+    """Reports the versions of the software and the hardware."""
     found: Result = {"nmt": nmt.__version__, "torch": torch.__version__}
     found |= {"python": platform.python_version(), "small": bench.small}
     if bench.is_gpu:
@@ -43,7 +43,7 @@ def versions(bench: Bench) -> Iterator[Result]:
 
 
 def ceilings(bench: Bench) -> Iterator[Result]:
-    """Measures memory copies and the products of base and big, in TB/s and TFLOP/s."""
+    """Measures memory copies in TB/s, and the base and big models' matrix products in TFLOP/s."""
     size = 1 << (20 if bench.small else 30)
     source = torch.ones(size, dtype=torch.uint8, device=bench.device)
     seconds = bench.seconds(lambda: source.clone())
@@ -78,7 +78,7 @@ def big_step(bench: Bench) -> Iterator[Result]:
 
 
 def _compiled(bench: Bench, shape: Shape) -> list[FastPath]:
-    """Returns the paths with compiled layers, fastest first; tiny models are not compiled."""
+    """Returns the paths with compiled layers, the fastest first; tiny models are not compiled."""
     if bench.small:
         return []
     config = configuration(shape, "bf16")
@@ -86,7 +86,7 @@ def _compiled(bench: Bench, shape: Shape) -> list[FastPath]:
 
 
 def decoding(bench: Bench) -> Iterator[Result]:
-    """Measures beam search in bf16 with outputs of equal length, by plain steps and by graphs."""
+    """Measures beam search in bf16, with equal output lengths, by plain steps and by graphs."""
     shape, length = bench.shape(BASE), 4 if bench.small else 30
     transformer = new_transformer(configuration(shape, "bf16"))
     transformer.initialize(1)
@@ -119,7 +119,8 @@ def decoding(bench: Bench) -> Iterator[Result]:
 def test_set(bench: Bench) -> Iterator[Result]:
     """Translates as many sentences as newstest2014 has, in bf16, with outputs of similar length.
 
-    Measures one batch at a time and two in turn. The first pass captures graphs for the second.
+    Measures one batch at a time, and two batches in turn. The first pass captures the graphs that
+    the second pass uses.
     """
     shape = bench.shape(BASE)
     transformer = new_transformer(configuration(shape, "bf16"))
@@ -145,7 +146,7 @@ def test_set(bench: Bench) -> Iterator[Result]:
 
 
 def deterministic(bench: Bench) -> Iterator[Result]:
-    """Repeats four steps in deterministic mode; reports hashes of the weights, and the cost."""
+    """Repeats four steps in deterministic mode; reports hashes of the weights, and the slowdown."""
     torch.use_deterministic_algorithms(True)
     try:
         hashes = []

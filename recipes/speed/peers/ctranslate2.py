@@ -1,4 +1,4 @@
-"""CTranslate2, which only translates, with this project's weights."""
+"""CTranslate2 with this project's weights; it translates but does not train."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import torch
 
 from recipes.speed.workload import BASE, Shape, Sources
 
-# It does not support bf16 on a CPU
+# CTranslate2 does not support bf16 on a CPU
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
 
 
@@ -50,7 +50,7 @@ def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[i
 
 
 def _tokens(batch: Sources) -> list[list[str]]:
-    """Returns sources without EOS, which CTranslate2 adds."""
+    """Returns sources without EOS, because CTranslate2 adds EOS itself."""
     return [
         [f"w{number}" for number in ids[: length - 1].tolist()]
         for ids, length in zip(batch.src, batch.src_lengths.tolist(), strict=True)

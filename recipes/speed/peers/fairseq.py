@@ -1,6 +1,7 @@
 """fairseq's Transformer and its label-smoothed loss.
 
-Its ids differ: BOS 0, padding 1, EOS 2. Sources are padded on the left, and targets begin with EOS.
+Unlike the workload's ids, fairseq's ids are 0 for BOS, 1 for padding and 2 for EOS. Sources are
+padded on the left, and targets begin with EOS.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ from torch import Tensor
 from recipes.speed.plain_step import Step, plain_step
 from recipes.speed.workload import EOS, PAD, Batch, Shape
 
-# since Python 3.11 dataclasses refuse unhashable defaults, which fairseq has
+# fairseq has unhashable defaults, which dataclasses refuse since Python 3.11
 _dataclass = dataclasses.dataclass
 dataclasses.dataclass = partial(_dataclass, unsafe_hash=True)
 try:
@@ -53,7 +54,7 @@ def training_step(shape: Shape, precision: str) -> Step:
 
 
 def _model(shape: Shape) -> TransformerModel:
-    dictionary = Dictionary()  # has four special tokens
+    dictionary = Dictionary()  # fairseq adds four special tokens
     for number in range(shape.vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
     settings = Namespace(
@@ -75,7 +76,7 @@ def _model(shape: Shape) -> TransformerModel:
 
 
 def _renumbered(ids: Tensor) -> Tensor:
-    """Exchanges 0 and 1, the workload's padding and BOS."""
+    """Exchanges the ids 0 and 1, which are the workload's padding and BOS."""
     return torch.where(ids <= 1, 1 - ids, ids)
 
 

@@ -32,7 +32,7 @@ def training_step(shape: Shape, precision: str) -> Step:
 
 
 def _config(shape: Shape) -> MarianConfig:
-    """Uses the library's default attention, and dropout only where the other systems have it."""
+    """Sets the library's default attention, and dropout only where the other systems have it."""
     torch.manual_seed(1)
     return MarianConfig(
         vocab_size=shape.vocabulary,

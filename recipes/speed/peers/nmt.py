@@ -76,7 +76,7 @@ def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[i
 
 
 class Endless(Stepper):
-    """Steps that never choose EOS, so that all translations have the maximum length."""
+    """Decoder steps that never choose EOS, so that all translations have the maximum length."""
 
     def step(self, last_tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
         logits = super().step(last_tokens, parents)
@@ -105,12 +105,12 @@ def configuration(shape: Shape, precision: str) -> Config:
 
 
 def one_per_row(batch: Batch) -> layout.Batch:
-    """Returns a batch with the workload's own rows."""
+    """Returns a batch with one pair per row, as in the workload."""
     return layout.Batch(Tokens.of_rows(batch.src), Tokens.of_rows(batch.tgt_in), batch.tgt_out)
 
 
 def packed(batch: Batch, shape: layout.Shape, device: torch.device = CPU) -> layout.Batch:
-    """Returns the same pairs, several per row."""
+    """Returns a batch with the same pairs, several per row."""
     sides = (batch.src, batch.src_lengths), (batch.tgt_out, batch.tgt_lengths)
     src, tgt = ([ids[:n].numpy() for ids, n in zip(*side, strict=True)] for side in sides)
     pairs = list(map(Pair, src, tgt))

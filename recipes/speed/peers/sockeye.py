@@ -1,4 +1,4 @@
-"""Sockeye's Transformer and its default loss, in eager mode, whereas its trainer traces."""
+"""Sockeye's Transformer and its default loss, in eager mode (its trainer traces the model)."""
 
 import sockeye
 import torch
@@ -37,7 +37,7 @@ def training_step(shape: Shape, precision: str) -> Step:
 
 
 def _lengths(lengths: Tensor) -> Tensor:
-    """Adds the number of prefix tokens, zero, to each length."""
+    """Adds to each length its number of prefix tokens, which is zero."""
     return torch.stack([lengths, torch.zeros_like(lengths)], dim=1).int()
 
 

@@ -1,17 +1,19 @@
 """A GPU simulated on a CPU: tensors on "cuda:0", and a log of their cost.
 
-What the program does on a GPU depends on `tensor.device`, on autocast's rules for CUDA and on
-when a copy arrives. All of that can be simulated. Inside the block of a `SimulatedGpu`, tensors on
-"cuda:0" have their values in CPU memory, or have none ("meta"), so that a step of the big model
-takes seconds and no memory. The block
+The behavior of a program on a GPU depends on `tensor.device`, on autocast's rules for CUDA, and on
+the time at which a copy arrives. All three can be simulated.
 
-* refuses operations that a GPU refuses, for devices and types (`rules`);
+Inside the block of a `SimulatedGpu`, tensors on "cuda:0" have their values in CPU memory. They can
+also have no values ("meta"), so that a step of the big model takes seconds and no memory. The block
+
+* refuses operations that a GPU refuses because of their tensors' devices or types (`rules`);
 * logs where the host waits for the device: blocking copies, `.item()`, indexing by a mask;
 * delays non-blocking copies to the host: their values are garbage until the program waits for an
   event that it recorded after the copy;
-* counts kernels, and the bytes of live tensors, rounded up to 512 as by torch's allocator.
+* counts kernels, and the bytes of live tensors, rounded up to multiples of 512 as by
+  torch's allocator.
 
-Kernels are operations of ATen other than views, as in eager mode; a fused optimizer counts as one.
+The kernels are ATen operations other than views, as in eager mode; a fused optimizer counts as one.
 Streams, several devices, NCCL, CUDA graphs and compiled code are not simulated.
 """
 
@@ -39,7 +41,7 @@ import nmt
 from recipes.speed.simulated import rules
 
 DEVICE = torch.device("cuda", 0)
-_GARBAGE = 0x7F  # each byte of memory whose copy has not arrived
+_GARBAGE = 0x7F  # value of each byte in memory before its copy has arrived
 _ROUNDED_TO = 512  # bytes
 _MEMORY = 80 << 30  # bytes
 _PROGRAM = str(Path(nmt.__file__).parent) + os.sep
@@ -81,7 +83,7 @@ class GpuTensor(Tensor):
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait of the host for the device."""
+    """A point at which the host waited for the device."""
 
     what: str  # the operation
     place: str  # file:line of the program
@@ -102,7 +104,7 @@ class SimulatedGpu(TorchDispatchMode):
     """
 
     def __init__(self, *, has_values: bool):
-        """`has_values`: whether to compute values, on the CPU; otherwise the host reads zeros."""
+        """`has_values`: whether to compute values (on the CPU); if not, the host reads zeros."""
         super().__init__()
         self.has_values, self.host = has_values, torch.device("cpu" if has_values else "meta")
         self.waits: list[Wait] = []
@@ -134,7 +136,7 @@ class SimulatedGpu(TorchDispatchMode):
             super().__exit__(None, None, None)
 
     def restart(self) -> None:
-        """Resets the counts; live tensors start the new peak."""
+        """Resets the counts; the new peak starts at the bytes of the live tensors."""
         self.waits, self.kernels, self.peak = [], Counter(), self.bytes
 
     @property
@@ -143,7 +145,7 @@ class SimulatedGpu(TorchDispatchMode):
         return [wait for wait in self.waits if not wait.is_explicit]
 
     def wait(self, what: str, copies: int | None = None, *, is_explicit: bool = False) -> None:
-        """Logs a wait until the device has done `copies` copies, or all if it is None."""
+        """Logs a wait until the device has done `copies` copies, or all copies if None."""
         self.waits.append(Wait(what, *_caller(), is_explicit))
         done = len(self._copies) - self._issued + (self._issued if copies is None else copies)
         for there, values in self._copies[: max(0, done)]:
@@ -159,7 +161,7 @@ class SimulatedGpu(TorchDispatchMode):
         to_here = target is not None and torch.device(target).type == "cuda"
         if not (to_here or any(type(each) is GpuTensor for each in tensors)):
             return func(*args, **kwargs)
-        if _is_composite(func):  # inference mode does not decompose these earlier
+        if _is_composite(func):  # inference mode does not decompose these operations earlier
             with self._on():
                 return func.decompose(*args, **kwargs)
         if func is aten._to_copy.default or func is aten.copy_.default:
@@ -233,7 +235,7 @@ class SimulatedGpu(TorchDispatchMode):
         return self._fetched(func, source, args, kwargs)
 
     def _sent(self, func, source: Tensor, args, kwargs) -> Tensor:
-        """Copies to the device; only page-locked memory avoids a wait."""
+        """Copies to the device; the host waits unless the memory is page-locked."""
         if source.numel() and not (_is_non_blocking(args, kwargs) and source.is_pinned()):
             self.wait(f"copy of {tuple(source.shape)} to the device")
         self.kernels["copy to the device"] += 1
@@ -243,7 +245,7 @@ class SimulatedGpu(TorchDispatchMode):
         return args[0]
 
     def _fetched(self, func, source: GpuTensor, args, kwargs) -> Tensor:
-        """Copies to the host, immediately or, without blocking, later."""
+        """Copies to the host: immediately, or later if the copy is non-blocking."""
         self.kernels["copy to the host"] += 1
         if self.has_values:
             values = source.inner.detach().clone()
@@ -275,7 +277,7 @@ def _is_composite(func) -> bool:
 
 
 def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Returns `value` with each tensor in it changed."""
+    """Returns `value` with the function applied to each tensor in it."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, list | tuple):
@@ -299,7 +301,7 @@ def _caller() -> tuple[str, tuple[str, ...]]:
 
 
 class _Event:
-    """An event after some copies to the host; synchronizing waits for those copies."""
+    """An event; synchronizing waits for the copies to the host that began before it."""
 
     def __init__(self, gpu: SimulatedGpu):
         self._gpu, self._copies = gpu, 0

@@ -1,7 +1,7 @@
 """The operations that a GPU refuses, and those for which the host waits.
 
-A CPU's kernels, and those without values, accept some tensors that CUDA's refuse. The rules are
-those of ATen's CUDA kernels (torch 2.13), and the errors have torch's wording.
+CPU kernels and "meta" kernels accept some tensors that CUDA kernels refuse. The rules are those of
+ATen's CUDA kernels (torch 2.13), and the errors have torch's wording.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +34,7 @@ _OF_ONE_TYPE = {
 
 
 def tensors_of(values: Iterable[Any]) -> list[Tensor]:
-    """Returns the tensors among the arguments or results of an operation, also in lists."""
+    """Returns the tensors in the arguments or results of an operation, including those in lists."""
     found = []
     for value in values:
         if isinstance(value, Tensor):
@@ -69,7 +69,7 @@ def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
 
 
 def waits(func: Any, args: Any, kwargs: Any) -> str | None:
-    """Returns what the host waits for before `func` returns; None if it does not wait."""
+    """Returns what the host waits for before `func` returns, or None if it does not wait."""
     name = _name(func)
     if name in _READ_BY_THE_HOST:
         return name

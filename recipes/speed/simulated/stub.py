@@ -23,7 +23,7 @@ SOURCE = Path(__file__).with_name("cuda_stub.cpp")
 
 @cache
 def load() -> None:
-    """Makes torch, if imported later, find one CUDA device.
+    """Loads the stub, so that torch finds one CUDA device when it is imported later.
 
     Raises:
         InputError: torch is not a CPU build, torch has been imported, or the stub cannot be
@@ -40,7 +40,7 @@ def load() -> None:
 
 
 def why_not() -> str | None:
-    """Returns why the stub cannot be used on this machine; None if it can."""
+    """Returns why the stub cannot be used on this machine, or None if it can be used."""
     if not (_torch() / "lib" / "libtorch_cpu.so").exists():
         return "A GPU can be simulated on Linux only. Use a Linux machine."
     if list((_torch() / "lib").glob("libtorch_cuda*")):
@@ -61,7 +61,7 @@ def _compiler() -> str | None:
 
 
 def _built() -> Path:
-    """Compiles the stub (about three seconds), unless that was done for this torch before."""
+    """Compiles the stub in about three seconds, unless it was already compiled for this torch."""
     key = f"{metadata.version('torch')} {_torch()} {SOURCE.read_text()}"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt"
     try:
@@ -79,7 +79,7 @@ def _built() -> Path:
             found = subprocess.run(command, capture_output=True, text=True)
             if found.returncode:
                 raise InputError(f"The CUDA stub cannot be compiled: {found.stderr[-500:]}")
-            (made / library.name).replace(library)  # another process may do the same
+            (made / library.name).replace(library)  # another process may be compiling, too
     finally:
         if made != folder:
             shutil.rmtree(made)

@@ -1,6 +1,6 @@
 """Measures training steps of the shipped configurations on a simulated GPU.
 
-Layers are not compiled, but slots have the same shape as with compiled layers.
+Layers are not compiled, but all slots have the same shape, as with compiled layers.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SLOTS = {"base": [1, 4], "big": [1, 2, 4, 8]}  # slots per printed step
 
 @dataclass(frozen=True)
 class Figures:
-    """The cost of a step."""
+    """The cost of a training step."""
 
     peak: int  # bytes of tensors on the device
     kernels: int
@@ -46,11 +46,11 @@ class Training:
         self.ranks, self.taken = Ranks(0, 1, DEVICE), 0
 
     def step(self, slots: int, first: int | None = None) -> Figures:
-        """Takes a step.
+        """Takes a training step.
 
         Args:
             slots: number of slots of the step.
-            first: take only the first slots. From the second slot on, all have the same peak.
+            first: take only this many slots. All slots from the second on have the same peak.
         """
         settings, pair = self.config.training, Pair(*[np.array([EOS_ID], np.int32)] * 2)
         shape = fixed_shape(settings.batch_tokens, slots, self.config.data.max_length)
@@ -64,7 +64,7 @@ class Training:
         return Figures(self.gpu.peak, self.gpu.kernels.total(), len(self.gpu.waits))
 
     def line(self, slots: int) -> str:
-        """Takes a step and returns its line of the table in docs/speed.md."""
+        """Takes a training step and returns its line of the table in docs/speed.md."""
         found = self.step(slots)
         peak = f"{found.peak / 2**30:.1f}"
         return f"| {self.model} | {slots} | {peak} | {found.kernels:,} | {found.waits} |"
@@ -77,5 +77,5 @@ def table() -> Iterator[str]:
     for model, cuts in SLOTS.items():
         with SimulatedGpu(has_values=False) as gpu:
             training = Training(gpu, model)
-            training.step(1)  # allocates Adam's moments and positions, which later steps keep
+            training.step(1)  # allocates Adam's moments and the positions, which later steps keep
             yield from map(training.line, cuts)
