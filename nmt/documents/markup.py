@@ -239,7 +239,7 @@ def _words(token: _Token) -> str:
 
 
 def _unescaped(raw: str) -> str:
-    """Decodes entities; numbers that are too long for Python to convert become U+FFFD."""
+    """Decodes entities; numeric references with too many digits for Python become U+FFFD."""
     return html.unescape(_LONG_NUMBER.sub("&#0", raw))
 
 

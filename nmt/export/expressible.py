@@ -16,7 +16,8 @@ def refuse_inexpressible(
     models that use a new setting until the export supports the setting.
 
     Args:
-        expressed: supported values by name of the setting, or None if any value is supported.
+        expressed: maps the name of each supported setting to its supported values, or to None if
+            every value is supported.
         engine: name of the program that reads the format, for the error message.
 
     Raises:
