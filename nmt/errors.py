@@ -170,7 +170,7 @@ class Stopped(BaseException):
 
 def of_system(error: OSError) -> InputError:
     """Turns an error of the operating system into InputError or StorageError."""
-    what = f"{error.strerror or error}: {error.filename or 'unknown file'}"
+    what = str(error.strerror or error) + (f": {error.filename}" if error.filename else "")
     if is_out_of_memory(error):
         return LastingError(f"{what}. Free memory, or use a machine with more memory.")
     if error.errno in (errno.EMFILE, errno.ENFILE):

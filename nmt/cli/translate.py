@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> None:
 def _shard(text: str) -> tuple[int, int]:
     i, _, n = text.partition("/")
     if not (i.isdecimal() and n.isdecimal() and len(n) < 10 and 1 <= int(i) <= int(n)):
-        raise argparse.ArgumentTypeError(f"must have the form I/N, from 1/N to N/N, not {text}")
+        raise argparse.ArgumentTypeError(f"must be I/N with I from 1 to N, such as 2/8, not {text}")
     return int(i), int(n)
 
 

@@ -69,7 +69,7 @@ def load_resolved(path: Path) -> Config:
     """Loads a configuration that `to_yaml` wrote; it must not have a `base:`."""
     content, lines = read(path)
     if not isinstance(content, dict):
-        raise InputError(f"{path} has no settings. It must be a mapping of sections.")
+        raise InputError(f"{path} is damaged: it has no settings. Restore it from a copy.")
     return validate(content, {key: f"{path}:{line}" for key, line in lines.items()}, str(path))
 
 
@@ -142,11 +142,11 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     if resolved in seen:
         cycle = " or ".join(seen[seen.index(resolved) :])
         raise InputError(
-            f"{path} is based on itself: following base: leads back to it. Remove base: from "
+            f"{path} is its own base, directly or through other files. Remove the key base from "
             f"{cycle}."
         )
     if not isinstance(content, dict):
-        raise InputError(f"{path} has no settings. It must be a mapping of sections.")
+        raise InputError(f"{path} has no sections. Write sections such as data and training.")
     origins = {key: f"{path}:{line}" for key, line in lines.items()}
     base = content.pop("base", None)
     if base is None:

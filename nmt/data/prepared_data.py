@@ -56,9 +56,9 @@ class PreparedData:
         try:
             return cls(directory, manifest.read(directory, "data"))
         except NoModelError as error:
-            problem = error.problems[0].partition(" Restore ")[0]  # this has two remedies
+            problem = error.problems[0].partition(". ")[0]  # without its remedy
             raise InputError(
-                f"{problem} Run nmt prepare again, or restore the data from a copy."
+                f"{problem}. Run nmt prepare again, or restore the data from a copy."
             ) from None
 
     @classmethod
@@ -162,10 +162,10 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
             former = PreparedData.open(directory).manifest["settings"]
             changed = changes(former, origin["settings"])
         except InputError:
-            changed = "its manifest is lost"
+            changed = "the former settings are unknown, because its manifest is lost"
         raise InputError(
-            f"{directory} would change ({changed}), but {run} was trained on it. Choose another "
-            "data.directory, or remove the run."
+            f"The data in {directory} would change ({changed}), but {run} was trained on it. "
+            "Choose another data.directory, or remove the run."
         )
 
 

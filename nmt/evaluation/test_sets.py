@@ -56,7 +56,7 @@ def from_files(source: str | Path | None, references: Sequence[str | Path]) -> T
         if len(text) != len(first):
             raise InputError(
                 f"{name} has {count(len(first), of)} but {other} has "
-                f"{count(len(text), 'reference')}. Provide one reference per source line."
+                f"{count(len(text), 'reference')}. Provide one reference per line."
             )
     return TestSet(sources, texts, ", ".join(names), names)
 

@@ -227,7 +227,7 @@ def _check(translator: Translator, folder: Path) -> str:
         if source[0].tolist() != [*sample.source, EOS_ID]:
             raise ExportError(
                 f"tokenizer.json tokenizes {sample.text!r:.60} differently from nmt. Nothing was "
-                "exported. Use another version of tokenizers."
+                "exported. Install another version of the package tokenizers."
             )
         found = theirs.generate(source, num_beams=1, max_length=1 + sample.limit)[0, 1:]
         translations.append([token for token in found.tolist() if token != EOS_ID])

@@ -303,7 +303,9 @@ def _check_together(
     if options.prefix and prefix_file is not None:
         raise ArgumentError("{prefix} conflicts with {prefix_file}. Remove one of them.")
     if str(alignment) == "-" and options.format != "jsonl":
-        raise ArgumentError("{alignment} - requires {format} jsonl. Add it, or specify a file.")
+        raise ArgumentError(
+            "{alignment} - requires {format} jsonl. Add {format} jsonl, or specify a file."
+        )
     glossary = options.search.glossary
     read = [
         ("input", input if input is not None and Path(input).is_file() else None),

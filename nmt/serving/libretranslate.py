@@ -103,7 +103,9 @@ async def translate(request: Request) -> Response:
     if question.format == "html":
         if tag:
             raise HTTPException(
-                400, f"format must be text, because the model's sources begin with {tag.strip()}."
+                400,
+                "This model cannot translate HTML, because its input begins with a symbol "
+                f"({tag.strip()}). Set format to text.",
             )
         translations = await _around_tags(request, texts, options, source)
     else:

@@ -255,5 +255,9 @@ def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, A
         return None, error, MemoryError() if short else None
     except Exception as error:
         if is_out_of_memory(error):
-            return None, InputError("Out of memory."), MemoryError()
+            return (
+                None,
+                InputError("The server ran out of memory. Send fewer or shorter texts."),
+                MemoryError(),
+            )
         return None, FailedError(where(error)), None

@@ -98,7 +98,8 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
         content = json.loads(small_file(path, _MAX_BYTES))
     except FileNotFoundError:
         raise NoModelError(
-            f"{folder} has no {name}, so it is not a complete {kind} directory."
+            f"{folder} has no {name}, so it is not a complete {kind} directory. Check the path, or "
+            "restore the directory from a copy."
         ) from None
     except OSError as error:
         raise of_system(error) from None

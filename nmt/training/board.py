@@ -41,9 +41,9 @@ class Board:
         """
         if not self._folder.is_dir():
             raise InputError(
-                f"{self._folder} was moved or removed during training. Move the run back, or set "
-                "training.run_directory to its new path, and start it again: it resumes from its "
-                "newest checkpoint."
+                f"{self._folder} was moved or removed during training. If you moved the "
+                "run, move it back or set training.run_directory to its new path. Then start the "
+                "run again: it resumes from its newest checkpoint."
             )
         self._scalars("training", facts, ("loss", "nll", "learning_rate", "gradient_norm"))
         self._scalars("machine", facts, ("tokens_per_second", "elapsed_s"))

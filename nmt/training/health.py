@@ -117,8 +117,9 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
     if not has_learned(mean):
         found.append(
             f"The model in {run.path} has learned next to nothing: its validation nll is "
-            f"{mean['nll']:.3f}; predicting from token frequencies gives {mean['unigram_nll']:.3f}. "
-            "Continue the training. If the loss did not fall, lower the learning rate or the "
+            f"{mean['nll']:.3f}; predicting from token frequencies gives "
+            f"{mean['unigram_nll']:.3f}. Continue the training. If the loss did not fall, lower "
+            "the learning rate or the "
             "dropout, and check "
             "that line i of the target files translates line i of the source files."
         )

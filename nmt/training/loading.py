@@ -83,8 +83,8 @@ def _on_host(
     slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
     if slots % ranks.world_size:
         raise InputError(
-            f"{ranks.world_size} processes cannot share {slots} slots evenly. Set "
-            "training.micro_batches to a multiple of the number of processes."
+            f"training.micro_batches is {slots}, which {ranks.world_size} processes cannot share "
+            f"evenly. Set it to a multiple of {ranks.world_size}."
         )
     share = slots // ranks.world_size
     own = range(ranks.rank * share, (ranks.rank + 1) * share)

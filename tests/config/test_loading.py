@@ -67,14 +67,14 @@ def test_paths_are_relative_to_where_the_command_is_run_and_base_to_its_file(
 
 def test_r18_a_base_that_leads_back(tmp_path: Path):
     write(tmp_path, "base: b.yaml\n", "a.yaml")
-    assert "leads back" in problems(write(tmp_path, "base: a.yaml\n", "b.yaml"))[0]
+    assert "is its own base" in problems(write(tmp_path, "base: a.yaml\n", "b.yaml"))[0]
 
 
 BAD_FILES = [
-    ("", "c.yaml has no settings"),
-    ("# nothing\n", "c.yaml has no settings"),
-    ("- a\n", "c.yaml has no settings"),
-    ("base: c.yaml\n", "leads back to it"),
+    ("", "c.yaml has no sections"),
+    ("# nothing\n", "c.yaml has no sections"),
+    ("- a\n", "c.yaml has no sections"),
+    ("base: c.yaml\n", "is its own base"),
     ("base: none.yaml\n", "none.yaml does not exist"),
     ('base: "a\\0b"\n', "does not exist"),
     ('base: "\\ud800"\n', "does not exist"),

@@ -283,7 +283,7 @@ def test_a_loss_weight_column_must_be_there(tmp_path: Path) -> None:
 
 BAD_ROWS = [
     ("tsv", "", r"tsv .*corpus has no sentence pairs\."),
-    ("tsv", "a\tb\nc\n", r":2 has no column 1: it has 1 column, "),
+    ("tsv", "a\tb\nc\n", r":2 has no column 1: its last column is 0, "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r":2 is not JSON "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r":2 has no key x.de\."),
     ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"The source in .*corpus:1 is not text\. "),
@@ -385,7 +385,7 @@ def test_demo_sentences_in_both_directions() -> None:
     forth, back = read(corpus), read(corpus, source="de", target="en")
     assert len(forth) == 20
     assert back == [(target, source) for source, target in forth]
-    assert "data.target_language fr" in str(fault(corpus, target="fr"))
+    assert "data.target_language is fr" in str(fault(corpus, target="fr"))
 
 
 def test_a_demo_corpus_larger_than_the_language_is_one_line(monkeypatch) -> None:

@@ -51,5 +51,5 @@ def test_why_no_gpu_is_simulated(monkeypatch):
     with pytest.raises(InputError, match=r"No C\+\+ compiler was found"):
         stub.load()
     monkeypatch.setattr(stub, "why_not", lambda: None)
-    with pytest.raises(InputError, match="before torch is imported"):
+    with pytest.raises(InputError, match="must be loaded before torch"):
         stub.load()

@@ -5,7 +5,7 @@ from pathlib import Path
 from nmt.config import Data, TsvFile
 from nmt.data.corpora.columns import columns_of, pair_of
 from nmt.data.corpora.kind import Kind, Pairs
-from nmt.errors import InputError, count
+from nmt.errors import InputError
 from nmt.storage.opening import read_lines
 
 
@@ -19,7 +19,7 @@ class Tsv(Kind):
             fields, where = line.split("\t"), f"{path}:{number}"
             if last >= len(fields):
                 raise InputError(
-                    f"{where} has no column {last}: it has {count(len(fields), 'column')}, counted "
-                    "from 0. Correct the line or the column number."
+                    f"{where} has no column {last}: its last column is {len(fields) - 1}, and the "
+                    "first is 0. Correct the line or the column number."
                 )
             yield pair_of({name: fields[column] for name, column in columns.items()}, where)

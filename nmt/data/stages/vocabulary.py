@@ -50,7 +50,7 @@ def _write_tokenizer(job: Job, text: KeptText, note: Note) -> None:
             theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
             raise InputError(
                 f"tokenizer.symbols is {ours}, but the given tokenizer {given} has {theirs}. "
-                "Set tokenizer.symbols to the same symbols."
+                "Set tokenizer.symbols to those of the tokenizer, or use another tokenizer."
             )
         found = tokenizer.vocabulary_size
         if found != size:

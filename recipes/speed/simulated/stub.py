@@ -33,7 +33,7 @@ def load() -> None:
         raise InputError(reason)
     if "torch" in sys.modules:
         raise InputError(
-            "The CUDA stub cannot be loaded, because torch is already imported. Load it earlier."
+            "The CUDA stub must be loaded before torch, but torch is already imported."
         )
     ctypes.CDLL(str(_torch() / "lib" / "libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
     ctypes.CDLL(str(_built()), mode=ctypes.RTLD_GLOBAL)
