@@ -252,14 +252,18 @@ class Batcher:
             is_last = not self._loading
         if is_last:
             self._tell(self._loaded)
+        while process:
+            self._pass_work(process)
+            self._processes.remove(process)
+            process.close()
+            process = None if self._ending else self._replaced(new)
+
+    def _pass_work(self, process: ModelProcess) -> None:
+        """Passes work to a process until the process has ended or the server is stopping."""
         took_s = 0.0  # seconds of the last batch
-        while process and (window := self._next(took_s * _PATIENCE)) is not None:
+        while (window := self._next(process, took_s * _PATIENCE)) is not None:
             began = time.perf_counter()
             try:
-                if process.has_ended:  # while it was idle
-                    process = self._replaced(process, new)
-                if not process:
-                    raise EndedError
                 if isinstance(window, _Work):
                     self._do(process, window)
                 else:
@@ -267,15 +271,12 @@ class Batcher:
             except EndedError as error:
                 works = [window] if isinstance(window, _Work) else [item.work for item in window]
                 self._tell(_fail, works, error)
-                process = process and self._replaced(process, new)
+                return
             finally:
                 with self._changed:
                     self._busy -= 1
                     self._computed -= 1 if isinstance(window, _Work) else _requests(window)
             took_s = time.perf_counter() - began
-            process = process or self._tried_again(new)
-        if process:
-            process.close()
 
     def _first(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
         """Starts a process and waits for it; returns None if it is not needed or cannot start."""
@@ -286,28 +287,20 @@ class Batcher:
                 self.failure = self.failure or error
             return None
 
-    def _replaced(
-        self, process: ModelProcess, new: Callable[[], ModelProcess]
-    ) -> ModelProcess | None:
-        """Starts a process to replace one that has ended; returns None if it cannot start now."""
-        self._processes.remove(process)
-        process.close()
-        if self._ending:
-            return None
-        self._note("nmt: warning: A model process was killed. Another one is starting.")
-        return self._restarted(new, _RETRY_S)
-
-    def _tried_again(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Tries to start a process, waiting before each attempt, until an attempt succeeds.
+    def _replaced(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
+        """Starts a process to replace one that has ended; repeats failed attempts.
 
         Returns:
             The process, or None if the server is stopping or a different model is on disk.
         """
+        self._note("nmt: warning: A model process was killed. Another one is starting.")
+        wait_s = _RETRY_S
+        if process := self._restarted(new, wait_s):
+            return process
         with self._changed:
             self._running -= 1
             self._missing += 1
         self._tell(self._drop_if_dead)
-        process, wait_s = None, _RETRY_S
         while not (process or self._is_other or self._end.wait(wait_s)):
             wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
             process = self._restarted(new, wait_s)
@@ -365,8 +358,10 @@ class Batcher:
             self.model = self._found
         self._after_load()
 
-    def _next(self, patience_s: float) -> list[_Item] | _Work | None:
-        """Waits until there is work and returns it; returns None if the server is stopping.
+    def _next(self, process: ModelProcess, patience_s: float) -> list[_Item] | _Work | None:
+        """Waits until there is work for the process, and returns the work.
+
+        Returns None if the process has ended or the server is stopping.
 
         Clients that have received answers usually send their next requests immediately. If the
         first of these requests were translated alone, the others would have to wait, so the batch
@@ -380,7 +375,8 @@ class Batcher:
             while 0 < len(self._waiting) < share and time.perf_counter() < until:
                 time.sleep(_LOOK_S)
             with self._changed:
-                if self._ending:
+                if self._ending or process.has_ended:
+                    self._changed.notify()  # leaves the work to another process
                     return None
                 if self._waiting:  # unless another thread has taken the work
                     return self._taken()

@@ -405,6 +405,28 @@ def test_one_that_was_killed_while_nothing_was_to_do_costs_nobody_an_answer():
     batched(Shouting(), scene, new=new, note=notes.append)
 
 
+def test_a_request_goes_to_a_process_that_runs_while_another_cannot_be_started():
+    made, notes = [], []
+
+    def new() -> Here:
+        if len(made) == 2:
+            raise InputError("no such model")
+        made.append(Here(Shouting()))
+        return made[-1]
+
+    async def scene(batcher):
+        made[0].has_ended = True
+        for number in range(4):  # idle processes take turns
+            found = batcher.translate([f"text {number}"], PLAIN)
+            await found
+            assert texts(found) == [f"TEXT {number}"]
+        while len(notes) < 2:
+            await asyncio.sleep(0.001)
+        assert "could not be started" in notes[1] and not made[0].translator.batches
+
+    batched(Shouting(), scene, new=new, note=notes.append, number=2)
+
+
 def test_one_that_cannot_be_started_again_is_tried_again_and_meanwhile_nobody_waits(monkeypatch):
     monkeypatch.setattr("nmt.serving.batcher._RETRY_S", 0.2)
     made, notes, fails = [], [], True
