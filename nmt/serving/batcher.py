@@ -92,7 +92,7 @@ class Batcher:
     """The queue of requests, with a thread per model process.
 
     A process that is killed is restarted; failed attempts are repeated at growing intervals. All
-    processes have the same model: a process that finds a different model on disk is not used.
+    processes have the same model: starting a process that finds a different model on disk fails.
 
     Args:
         processes: a function per model process, which creates the process and its replacements.
@@ -120,7 +120,7 @@ class Batcher:
         self._ending = False
         self._end = threading.Event()
         self._missing = 0  # processes that were killed and have not been started again
-        self._is_other = False  # whether a process has found a different model on disk
+        self._is_other = False  # whether the last failed attempt found another model on disk
         self._busy = 0  # processes that are computing
         self._computed = 0  # requests in the batches of busy processes
         self._crowd = 0  # waiting and computing requests when the last batch was formed
@@ -167,11 +167,11 @@ class Batcher:
     @property
     def problem(self) -> str:
         """The reason why a process is not running, or "" if all processes are running."""
+        if not self._missing:
+            return ""
         if self._is_other:
             return str(OtherModelError())
-        if self._missing:
-            return "A model process was killed and cannot be started. The server keeps trying."
-        return ""
+        return "A model process was killed and cannot be started. The server keeps trying."
 
     @property
     def _is_alive(self) -> bool:
@@ -291,7 +291,7 @@ class Batcher:
         """Starts a process to replace one that has ended; repeats failed attempts.
 
         Returns:
-            The process, or None if the server is stopping or a different model is on disk.
+            The process, or None if the server is stopping.
         """
         self._note("nmt: warning: A model process was killed. Another one is starting.")
         wait_s = _RETRY_S
@@ -301,7 +301,7 @@ class Batcher:
             self._running -= 1
             self._missing += 1
         self._tell(self._drop_if_dead)
-        while not (process or self._is_other or self._end.wait(wait_s)):
+        while not (process or self._end.wait(wait_s)):
             wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
             process = self._restarted(new, wait_s)
         with self._changed:
@@ -319,10 +319,12 @@ class Batcher:
             return self._started(new)
         except BaseException as error:
             why = error if isinstance(error, InputError | FailedError) else where(error)
-            self._is_other |= isinstance(error, OtherModelError)
-            then = "" if self._is_other else f" It is tried again in {wait_s:g} s."
+            self._is_other = isinstance(error, OtherModelError)
             if not self._ending:
-                self._note(f"nmt: warning: The model process could not be started. {why}{then}")
+                self._note(
+                    f"nmt: warning: The model process could not be started. {why} "
+                    f"The server tries again in {wait_s:g} s."
+                )
             return None
 
     def _drop_if_dead(self) -> None:
