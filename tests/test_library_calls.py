@@ -170,10 +170,10 @@ def test_numbers_of_any_kind(translator: Translator):
 
 def test_wrong_arguments_of_a_stream_are_told_at_once(translator: Translator):
     for problem, call in {
-        "texts must be several": lambda: translator.stream("The dog sees a cat."),
+        "texts must be an iterable": lambda: translator.stream("The dog sees a cat."),
         "window .*not 0": lambda: translator.stream([], window=0),
         "window .*not 1.5": lambda: translator.stream([], window=1.5),  # type: ignore[arg-type]
-        "prefix must be one text": lambda: translator.stream([], prefix=["Der"]),  # type: ignore[arg-type]
+        "prefix must be one string": lambda: translator.stream([], prefix=["Der"]),  # type: ignore[arg-type]
         "n_best 9 exceeds beam 3": lambda: translator.stream([], n_best=9),
     }.items():
         with pytest.raises(ArgumentError, match=problem):
@@ -194,6 +194,9 @@ TEXT = "The dog sees a cat."
             "Item 2 of text must be .*, not NoneType",
         ),
         (lambda t: t.translate([[TEXT]]), "Item 1 of text must be .*, not list"),
+        (lambda t: t.translate({TEXT: 1}), "^text must be .*, not dict"),
+        (lambda t: t.translate({TEXT}, document=True), "^text must be .*, not set"),
+        (lambda t: t.score([TEXT], frozenset([TEXT])), "^targets must be .*, not frozenset"),
         (lambda t: t.n_best(TEXT), "sentences must be .*, not str"),
         (lambda t: t.translate(TEXT, prefix=None), "prefix must be .*, not NoneType"),
         (lambda t: t.translate(TEXT, prefix=None, document=True), "prefix must .*, not NoneType"),

@@ -1,7 +1,7 @@
 """Splits texts that exceed the model's maximum length: after sentences, at spaces or anywhere."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import ArgumentError, count
@@ -18,10 +18,12 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
             or ".
 
     Raises:
-        ArgumentError: `texts` is a single text or not iterable, or an item is not a text.
+        ArgumentError: `texts` is a single text, a set, a mapping or not iterable, or an item is not
+            a text.
     """
     try:
-        found = None if isinstance(texts, str | bytes) else list(texts)
+        is_other = isinstance(texts, str | bytes | set | frozenset | Mapping)
+        found = None if is_other else list(texts)
     except TypeError:  # not iterable
         found = None
     if found is None:

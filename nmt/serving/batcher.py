@@ -92,7 +92,7 @@ class Batcher:
     """The queue of requests, with a thread per model process.
 
     A process that is killed is restarted; failed attempts are repeated at growing intervals. All
-    processes have the same model: a process that finds a different model on disk is not used.
+    processes have the same model: starting a process that finds a different model on disk fails.
 
     Args:
         processes: a function per model process, which creates the process and its replacements.
@@ -120,7 +120,7 @@ class Batcher:
         self._ending = False
         self._end = threading.Event()
         self._missing = 0  # processes that were killed and have not been started again
-        self._is_other = False  # whether a process has found a different model on disk
+        self._is_other = False  # whether the last failed attempt found another model on disk
         self._busy = 0  # processes that are computing
         self._computed = 0  # requests in the batches of busy processes
         self._crowd = 0  # waiting and computing requests when the last batch was formed
@@ -167,11 +167,11 @@ class Batcher:
     @property
     def problem(self) -> str:
         """The reason why a process is not running, or "" if all processes are running."""
+        if not self._missing:
+            return ""
         if self._is_other:
             return str(OtherModelError())
-        if self._missing:
-            return "A model process was killed and cannot be started. The server keeps trying."
-        return ""
+        return "A model process was killed and cannot be started. The server keeps trying."
 
     @property
     def _is_alive(self) -> bool:
@@ -252,14 +252,18 @@ class Batcher:
             is_last = not self._loading
         if is_last:
             self._tell(self._loaded)
+        while process:
+            self._pass_work(process)
+            self._processes.remove(process)
+            process.close()
+            process = None if self._ending else self._replaced(new)
+
+    def _pass_work(self, process: ModelProcess) -> None:
+        """Passes work to a process until the process has ended or the server is stopping."""
         took_s = 0.0  # seconds of the last batch
-        while process and (window := self._next(took_s * _PATIENCE)) is not None:
+        while (window := self._next(process, took_s * _PATIENCE)) is not None:
             began = time.perf_counter()
             try:
-                if process.has_ended:  # while it was idle
-                    process = self._replaced(process, new)
-                if not process:
-                    raise EndedError
                 if isinstance(window, _Work):
                     self._do(process, window)
                 else:
@@ -267,15 +271,12 @@ class Batcher:
             except EndedError as error:
                 works = [window] if isinstance(window, _Work) else [item.work for item in window]
                 self._tell(_fail, works, error)
-                process = process and self._replaced(process, new)
+                return
             finally:
                 with self._changed:
                     self._busy -= 1
                     self._computed -= 1 if isinstance(window, _Work) else _requests(window)
             took_s = time.perf_counter() - began
-            process = process or self._tried_again(new)
-        if process:
-            process.close()
 
     def _first(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
         """Starts a process and waits for it; returns None if it is not needed or cannot start."""
@@ -286,29 +287,21 @@ class Batcher:
                 self.failure = self.failure or error
             return None
 
-    def _replaced(
-        self, process: ModelProcess, new: Callable[[], ModelProcess]
-    ) -> ModelProcess | None:
-        """Starts a process to replace one that has ended; returns None if it cannot start now."""
-        self._processes.remove(process)
-        process.close()
-        if self._ending:
-            return None
-        self._note("nmt: warning: A model process was killed. Another one is starting.")
-        return self._restarted(new, _RETRY_S)
-
-    def _tried_again(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Tries to start a process, waiting before each attempt, until an attempt succeeds.
+    def _replaced(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
+        """Starts a process to replace one that has ended; repeats failed attempts.
 
         Returns:
-            The process, or None if the server is stopping or a different model is on disk.
+            The process, or None if the server is stopping.
         """
+        self._note("nmt: warning: A model process was killed. Another one is starting.")
+        wait_s = _RETRY_S
+        if process := self._restarted(new, wait_s):
+            return process
         with self._changed:
             self._running -= 1
             self._missing += 1
         self._tell(self._drop_if_dead)
-        process, wait_s = None, _RETRY_S
-        while not (process or self._is_other or self._end.wait(wait_s)):
+        while not (process or self._end.wait(wait_s)):
             wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
             process = self._restarted(new, wait_s)
         with self._changed:
@@ -326,10 +319,12 @@ class Batcher:
             return self._started(new)
         except BaseException as error:
             why = error if isinstance(error, InputError | FailedError) else where(error)
-            self._is_other |= isinstance(error, OtherModelError)
-            then = "" if self._is_other else f" It is tried again in {wait_s:g} s."
+            self._is_other = isinstance(error, OtherModelError)
             if not self._ending:
-                self._note(f"nmt: warning: The model process could not be started. {why}{then}")
+                self._note(
+                    f"nmt: warning: The model process could not be started. {why} "
+                    f"The server tries again in {wait_s:g} s."
+                )
             return None
 
     def _drop_if_dead(self) -> None:
@@ -365,8 +360,10 @@ class Batcher:
             self.model = self._found
         self._after_load()
 
-    def _next(self, patience_s: float) -> list[_Item] | _Work | None:
-        """Waits until there is work and returns it; returns None if the server is stopping.
+    def _next(self, process: ModelProcess, patience_s: float) -> list[_Item] | _Work | None:
+        """Waits until there is work for the process, and returns the work.
+
+        Returns None if the process has ended or the server is stopping.
 
         Clients that have received answers usually send their next requests immediately. If the
         first of these requests were translated alone, the others would have to wait, so the batch
@@ -380,7 +377,8 @@ class Batcher:
             while 0 < len(self._waiting) < share and time.perf_counter() < until:
                 time.sleep(_LOOK_S)
             with self._changed:
-                if self._ending:
+                if self._ending or process.has_ended:
+                    self._changed.notify()  # leaves the work to another process
                     return None
                 if self._waiting:  # unless another thread has taken the work
                     return self._taken()
