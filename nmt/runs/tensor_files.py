@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.errors import NoModelError, StorageError
+from nmt.signals import deferred
 
 _MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
 
@@ -58,7 +59,7 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
     try:
         if header_bytes > _MAX_HEADER_BYTES:
             raise ValueError(f"a header of {header_bytes} bytes")
-        with safe_open(path, framework="pt") as content:
+        with deferred(), safe_open(path, framework="pt") as content:
             slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
             other = {part.get_dtype() for part in slices.values()} - {"F32"}
             if other:
