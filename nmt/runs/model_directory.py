@@ -132,7 +132,11 @@ def _first_sound(
     use_in_run: Callable[[RunIdentity, Path, dict[str, Any]], T],
 ) -> T:
     """Returns the result of `use`, or of `use_in_run` for a directory that is part of a run."""
-    if not path.is_dir():
+    try:
+        is_directory = path.is_dir()
+    except OSError as error:  # for example, the name is too long
+        raise of_system(error) from None
+    if not is_directory:
         raise InputError(f"There is no model directory {path}. Specify a model, checkpoint or run.")
     run = RunDirectory(path)
     refuse_exported(path)
