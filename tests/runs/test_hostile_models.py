@@ -387,6 +387,12 @@ def test_r30_newer_data(settings, tiny_data: Path, tmp_path: Path, capsys):
         manifest.read(tmp_path / "data", "data")
 
 
+def test_r16_a_model_file_that_links_to_itself_is_damaged(model: Path, capsys):
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors").symlink_to("model.safetensors")
+    assert "model.safetensors is damaged (a symbolic link to itself)" in refusal(capsys, model)
+
+
 def test_too_many_open_files_are_not_damage(model: Path):
     """safetensors opens the file, and torch opens it once more, for which no descriptor is left."""
     load_model(model, device=CPU)  # so that all modules are imported
