@@ -39,7 +39,7 @@ def is_exported(path: str | Path) -> bool:
             long.
     """
     try:
-        return (Path(path) / CTRANSLATE2_WEIGHTS).is_file()
+        return (Path(path) / CTRANSLATE2_WEIGHTS).exists()
     except OSError as error:
         raise of_system(error) from None
 

@@ -201,7 +201,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def refuse_exported(path: Path) -> None:
     """Raises NoModelError for a model that `nmt export` wrote for another program."""
     is_ours = (path / manifest.NAME).is_file() or RunDirectory(path).may_hold_models
-    if (path / CTRANSLATE2_WEIGHTS).is_file():
+    if (path / CTRANSLATE2_WEIGHTS).exists():
         program, how = "CTranslate2", f'run "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
         program, how = "transformers", "load this one with AutoModelForSeq2SeqLM"
