@@ -7,7 +7,7 @@ Training first finishes its step and saves a checkpoint (`StopRequest` in
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -27,8 +27,8 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 @contextmanager
-def handled_by(handler: Handler) -> Iterator[None]:
-    """Installs `handler` for all stop signals within the block, then restores the old handlers.
+def handled_by(handler: Handler, signals: Sequence[signal.Signals] = STOP) -> Iterator[None]:
+    """Installs `handler` for `signals` within the block, then restores the old handlers.
 
     If SIGHUP is ignored (nohup), it stays ignored. In any thread but the main thread this does
     nothing, because Python can install handlers only in the main thread.
@@ -36,8 +36,8 @@ def handled_by(handler: Handler) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former = {number: signal.getsignal(number) for number in STOP}
-    if former[signal.SIGHUP] is signal.SIG_IGN:
+    former = {number: signal.getsignal(number) for number in signals}
+    if former.get(signal.SIGHUP) is signal.SIG_IGN:
         del former[signal.SIGHUP]
     for number in former:
         signal.signal(number, handler)
@@ -46,6 +46,24 @@ def handled_by(handler: Handler) -> Iterator[None]:
     finally:
         for number, handler_before in former.items():
             signal.signal(number, handler_before)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Delays the handlers of stop signals until the block has ended; they win over its exception.
+
+    Code in C or Rust may replace an exception that a handler raises by an error of its own.
+    """
+    came: list[int] = []
+    with_handler = [  # SIGALRM: `stoppable` waits for an import
+        each for each in (*STOP, signal.SIGALRM) if callable(signal.getsignal(each))
+    ]
+    try:
+        with handled_by(lambda number, _: came.append(number), with_handler):
+            yield
+    finally:
+        if came:
+            signal.raise_signal(came[0])
 
 
 @contextmanager

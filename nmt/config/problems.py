@@ -51,6 +51,9 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
         case "union_tag_not_found":
             kinds = ", ".join(CORPUS_KINDS)
             return f"{where}: {key} must have exactly one of the keys {kinds}."
+        case "string_unicode" if not path:
+            key = problem["input"]
+            return f"{origins.get((key,), name)}: The key {key!a} is not valid Unicode. Remove it."
         case "missing":
             return f"{where}: {key} is missing."
         case "too_short":

@@ -7,6 +7,7 @@ is full or when the input pauses.
 import contextlib
 import io
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -308,7 +309,7 @@ def _check_together(
         )
     glossary = options.search.glossary
     read = [
-        ("input", input if input is not None and Path(input).is_file() else None),
+        ("input", _input_file(input)),
         ("prefix_file", prefix_file),
         ("glossary", glossary.path if isinstance(glossary, Glossary) else None),
     ]
@@ -332,6 +333,16 @@ def _check_together(
             "{input}.",
             "{}/{}".format(*shard),
         )
+
+
+def _input_file(path: str | Path | None) -> str | Path | int | None:
+    """Returns the input if it is a file: its path, or the descriptor of standard input."""
+    if path is not None:
+        return path if Path(path).is_file() else None
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or not a file
+        descriptor = sys.stdin.fileno()
+        return descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    return None
 
 
 def _is_terminal() -> bool:
@@ -427,13 +438,14 @@ def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def check_output(
-    path: Path, name: str = "output", read: Iterable[tuple[str, str | Path | None]] = ()
+    path: Path, name: str = "output", read: Iterable[tuple[str, str | Path | int | None]] = ()
 ) -> None:
     """Raises ArgumentError if an output file cannot have the given path.
 
     Args:
         name: the parameter from which the path comes.
-        read: the names of other parameters, each with its file, which must not be overwritten.
+        read: the names of other parameters, each with the path or descriptor of its file, which
+            must not be overwritten.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -449,17 +461,19 @@ def check_output(
             f"{{{name}}} {{}} is among nmt's own files in {{}}. Choose another file.", path, own
         )
     for other, file in read:
-        if file is not None and _are_same(Path(file), target):
+        if file is not None and _are_same(file, target):
             raise ArgumentError(
                 f"{{{name}}} and {{{other}}} are the same file {{}}. Choose another file.", path
             )
 
 
-def _are_same(path: Path, other: Path) -> bool:
-    """Returns whether two paths are the same file, directly or through symbolic or hard links."""
-    if os.path.realpath(path) == os.path.realpath(other):
+def _are_same(file: str | Path | int, path: Path) -> bool:
+    """Returns whether two files are the same, directly or through symbolic or hard links."""
+    if isinstance(file, int):
+        return path.exists() and os.path.samestat(os.fstat(file), path.stat())
+    if os.path.realpath(file) == os.path.realpath(path):
         return True
-    return path.exists() and other.exists() and path.samefile(other)
+    return Path(file).exists() and path.exists() and path.samefile(file)
 
 
 @contextlib.contextmanager

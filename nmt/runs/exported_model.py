@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import ArgumentError, InputError, NoModelError
+from nmt.errors import ArgumentError, InputError, NoModelError, of_system
 from nmt.storage import manifest
 from nmt.storage.names import CONFIG, CTRANSLATE2_WEIGHTS, TOKENIZER
 
@@ -32,8 +32,16 @@ class ExportedModel:
 
 
 def is_exported(path: str | Path) -> bool:
-    """Returns whether a directory contains a model for CTranslate2, even an incomplete one."""
-    return (Path(path) / CTRANSLATE2_WEIGHTS).is_file()
+    """Returns whether a directory contains a model for CTranslate2, even an incomplete one.
+
+    Raises:
+        InputError: the operating system cannot look it up, for example because its name is too
+            long.
+    """
+    try:
+        return (Path(path) / CTRANSLATE2_WEIGHTS).exists()
+    except OSError as error:
+        raise of_system(error) from None
 
 
 def refuse_unsupported(**given: object) -> None:

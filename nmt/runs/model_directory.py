@@ -132,7 +132,11 @@ def _first_sound(
     use_in_run: Callable[[RunIdentity, Path, dict[str, Any]], T],
 ) -> T:
     """Returns the result of `use`, or of `use_in_run` for a directory that is part of a run."""
-    if not path.is_dir():
+    try:
+        is_directory = path.is_dir()
+    except OSError as error:  # for example, the name is too long
+        raise of_system(error) from None
+    if not is_directory:
         raise InputError(f"There is no model directory {path}. Specify a model, checkpoint or run.")
     run = RunDirectory(path)
     refuse_exported(path)
@@ -197,7 +201,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def refuse_exported(path: Path) -> None:
     """Raises NoModelError for a model that `nmt export` wrote for another program."""
     is_ours = (path / manifest.NAME).is_file() or RunDirectory(path).may_hold_models
-    if (path / CTRANSLATE2_WEIGHTS).is_file():
+    if (path / CTRANSLATE2_WEIGHTS).exists():
         program, how = "CTranslate2", f'run "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
         program, how = "transformers", "load this one with AutoModelForSeq2SeqLM"

@@ -4,6 +4,8 @@ A file may come from an untrusted source. Therefore names, types and shapes are 
 header of limited size, so that no file crashes the process or fills the memory.
 """
 
+import errno
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.errors import NoModelError, StorageError
+from nmt.signals import deferred
 
 _MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
 
@@ -52,13 +55,14 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
     Raises:
         NoModelError: the file is damaged, or has other names or shapes, types other than fp32, or
             values that are not finite.
+        OSError: the operating system cannot open the file.
     """
     with path.open("rb") as file:
         header_bytes = int.from_bytes(file.read(8), "little")
     try:
         if header_bytes > _MAX_HEADER_BYTES:
             raise ValueError(f"a header of {header_bytes} bytes")
-        with safe_open(path, framework="pt") as content:
+        with deferred(), safe_open(path, framework="pt") as content:
             slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
             other = {part.get_dtype() for part in slices.values()} - {"F32"}
             if other:
@@ -69,6 +73,10 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
             found = {key: tuple(part.get_shape()) for key, part in slices.items()}
             refuse_unfit(shapes, found, path, f"Restore {path.parent} from a copy.")
             tensors = {key: content.get_tensor(key) for key in slices}
+    except RuntimeError as error:
+        if os.strerror(errno.EMFILE) in str(error):  # torch reports it as text
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path)) from None
+        raise
     except (SafetensorError, ValueError, OverflowError) as error:
         raise NoModelError(
             f"{path} is not a valid safetensors file ({error}). Restore it from a copy."

@@ -6,6 +6,7 @@ sha256), the facts that its writer adds, and `sha256`: the hash of the manifest'
 (sorted keys, no spaces) without the key `sha256`.
 """
 
+import errno
 import hashlib
 import json
 import stat
@@ -177,5 +178,7 @@ def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = 
         except FileNotFoundError:
             raise NoModelError(f"{path} is missing. Restore it from a copy.") from None
         except OSError as error:
-            raise of_system(error) from None
+            if error.errno != errno.ELOOP:
+                raise of_system(error) from None
+            found = "a symbolic link to itself"
         raise NoModelError(f"{path} is damaged ({found}). Restore it from a copy.")

@@ -21,8 +21,8 @@ from nmt.errors import InputError, of_system
 
 _DECOMPRESSORS: dict[str, Callable[..., Any]] = {
     "gzip": lambda file: gzip.GzipFile(fileobj=file),
-    "bzip2": bz2.BZ2File,
-    "xz": lzma.LZMAFile,
+    "bzip2": lambda file: _Streams(file, bz2.BZ2Decompressor),
+    "xz": lambda file: _Streams(file, lzma.LZMADecompressor, padding=4),
 }
 _COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; deterministic
     ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
@@ -256,10 +256,59 @@ class _Pipe(io.RawIOBase):
         return len(data)
 
 
+class _Streams:
+    """Decompresses the concatenated streams of a bzip2 or xz file.
+
+    `BZ2File` and `LZMAFile` ignore whatever follows the first stream and is not a valid stream, so
+    that the text of a damaged stream would be missing without an error.
+
+    Args:
+        new: returns a decompressor for one stream.
+        padding: the file may have zero bytes after a stream, in multiples of this number; 0: the
+            format has no padding.
+    """
+
+    def __init__(
+        self,
+        file: "BinaryIO | Rest",
+        new: "Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]",
+        padding: int = 0,
+    ):
+        self._file, self._new, self._padding = file, new, padding
+        self._stream = new()
+
+    def read(self, size: int) -> bytes:
+        """Returns up to `size` bytes, or b"" at the end of the file."""
+        while True:
+            packed = b""
+            if self._stream.eof:
+                packed = self._next_stream()
+                if not packed:
+                    return b""
+                self._stream = self._new()
+            elif self._stream.needs_input:
+                packed = self._file.read(_BUFFER_BYTES)
+                if not packed:
+                    raise EOFError("it ends within a stream")
+            if data := self._stream.decompress(packed, size):
+                return data
+
+    def _next_stream(self) -> bytes:
+        """Returns the first bytes of the next stream, or b"" at the end of the file."""
+        data, zeros = self._stream.unused_data or self._file.read(_BUFFER_BYTES), 0
+        while self._padding and data.startswith(b"\0"):
+            stream = data.lstrip(b"\0")
+            zeros += len(data) - len(stream)
+            data = stream or self._file.read(_BUFFER_BYTES)
+        if self._padding and zeros % self._padding:
+            raise lzma.LZMAError("its padding has a wrong length")
+        return data
+
+
 class _Decompressed(io.RawIOBase):
     """The output of a decompressor; turns the decompressor's errors into InputError."""
 
-    def __init__(self, file: BinaryIO, kind: str, name: str):
+    def __init__(self, file: "BinaryIO | _Streams", kind: str, name: str):
         self._file, self._kind, self._name = file, kind, name
 
     def readable(self) -> bool:

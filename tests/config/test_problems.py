@@ -104,6 +104,16 @@ def test_r18_bad_overrides(tmp_path: Path, monkeypatch, capfd, override: str, ex
     assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
 
 
+def test_r18_a_key_that_is_not_unicode(tmp_path: Path):
+    """Other problems are reported once the key is removed."""
+    assert problems(write(tmp_path, GOOD), "\udcff=1") == [
+        r"overrides: The key '\udcff' is not valid Unicode. Remove it."
+    ]
+    path = write(tmp_path, GOOD + '"\\ud800": 1\n')
+    line = len(path.read_text().splitlines())
+    assert problems(path) == [rf"{path}:{line}: The key '\ud800' is not valid Unicode. Remove it."]
+
+
 def test_settings_that_conflict_are_told_with_the_places_of_both(tmp_path: Path):
     path = write(tmp_path, GOOD + "  keep_checkpoints: 3\n  early_stopping: 3\n")
     above = write(tmp_path, "base: c.yaml\ndata: {max_length: 200}\n", "above.yaml")

@@ -201,6 +201,10 @@ def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_pa
     (out / "model.bin").write_bytes(weights[:-1] + b"!")
     with pytest.raises(NoModelError, match="in the manifest"):
         Translator.load(out)
+    (out / "model.bin").unlink()
+    (out / "model.bin").mkdir()
+    with pytest.raises(NoModelError, match=r"model\.bin is damaged \(not a regular file\)"):
+        Translator.load(out)
 
 
 def test_a_gpu_is_named_as_for_a_model(trained, monkeypatch):

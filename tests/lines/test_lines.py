@@ -510,6 +510,21 @@ def test_what_is_read_is_not_replaced(run, files, problem):
     assert Path("terms").read_bytes() == b"a\tb\n"
 
 
+@pytest.mark.parametrize("target", ["in", "hard"])
+def test_standard_input_is_not_replaced(run, monkeypatch, target: str):
+    Path("in").write_bytes(b"a\n")
+    Path("hard").hardlink_to("in")
+    with Path("in").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        with pytest.raises(InputError, match=f"output and input are the same file {target}"):
+            run(None, target)
+        with pytest.raises(InputError, match=f"alignment and input are the same file {target}"):
+            run(None, files={"alignment": target})
+        assert Path("in").read_bytes() == Path("hard").read_bytes() == b"a\n"
+        run(None)
+    assert Path("out").read_bytes() == b"A\n"
+
+
 def test_a_wrong_name_is_called_as_it_was_given(run):
     Path("in").write_bytes(b"a\n")
     with pytest.raises(InputError, match=r"alignment \. is a directory"):

@@ -1,8 +1,10 @@
 """Hostile models with valid manifests, and reading while a run trains."""
 
+import errno
 import json
 import os
 import pickle
+import resource
 import shutil
 import struct
 import subprocess
@@ -22,7 +24,13 @@ from nmt.config import Config
 from nmt.errors import NoModelError
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs import tensor_files
-from nmt.runs.model_directory import find_model, load_model, new_transformer, save_model
+from nmt.runs.model_directory import (
+    find_model,
+    load_model,
+    new_transformer,
+    open_model,
+    save_model,
+)
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from tests.hostile import Canary
@@ -377,3 +385,31 @@ def test_r30_newer_data(settings, tiny_data: Path, tmp_path: Path, capsys):
     with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
         manifest.rewrite(tmp_path / "data", content | {"format_version": 0})
         manifest.read(tmp_path / "data", "data")
+
+
+def test_r16_a_model_file_that_links_to_itself_is_damaged(model: Path, capsys):
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors").symlink_to("model.safetensors")
+    assert "model.safetensors is damaged (a symbolic link to itself)" in refusal(capsys, model)
+
+
+def test_too_many_open_files_are_not_damage(model: Path):
+    """safetensors opens the file, and torch opens it once more, for which no descriptor is left."""
+    load_model(model, device=CPU)  # so that all modules are imported
+    content = manifest.read(model, "model")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[1]), limits[1]))
+    taken: list[int] = []
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        os.close(taken.pop())
+        with pytest.raises(OSError, match="Too many open files") as caught:
+            open_model(model, content)
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert caught.value.errno == errno.EMFILE
+    assert caught.value.filename == str(model / "model.safetensors")

@@ -1,12 +1,17 @@
 """Commands that are stopped by a signal while they write."""
 
 import signal
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
+import torch
 
 from nmt.cli import main
+from nmt.errors import Stopped
 from nmt.runs import model_directory
+from nmt.signals import stoppable
 from nmt.translator import Translator
 from tests.runs.steps import save_step
 
@@ -31,3 +36,32 @@ def test_a_signal_leaves_nothing_of_what_was_being_written(
     assert status == (130 if number == signal.SIGINT else 143)
     assert capsys.readouterr().err.splitlines()[-1] == "nmt: Interrupted."
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_signal_while_weights_are_read_is_not_damage(
+    config, files, hashes, tmp_path: Path, number: signal.Signals, is_damaged: bool
+):
+    """safetensors calls functions in Python, and replaces whatever they raise by its own error."""
+    folder = save_step(tmp_path, 1, config, files, hashes)
+    calls = 0
+
+    def stop(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        if event == "call" and frame.f_code is torch.UntypedStorage.__getitem__.__code__:
+            calls += 1
+            if calls == 2:
+                sys.setprofile(None)
+                signal.raise_signal(number)
+                if is_damaged:
+                    raise ValueError("damaged")
+
+    try:
+        with pytest.raises(Stopped) as caught, stoppable("Interrupted."):
+            sys.setprofile(stop)
+            model_directory.load_model(folder, device=torch.device("cpu"))
+    finally:
+        sys.setprofile(None)
+    assert calls == 2
+    assert caught.value.status == (130 if number == signal.SIGINT else 143)

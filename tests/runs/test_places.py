@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import main
+from nmt.errors import InputError
+from nmt.runs.model_directory import find_model
 from nmt.runs.run_directory import RunDirectory
+from nmt.translator import Translator
 
 
 @pytest.mark.parametrize("name", ["run", "checkpoints", "model"])
@@ -49,3 +52,9 @@ def test_a_path_that_is_not_utf_8_is_told_as_that(tmp_path: Path, capfd, command
     assert main([str(word) for word in words]) == 2
     [line] = capfd.readouterr().err.splitlines()
     assert line.startswith("nmt: error: The path ") and "not UTF-8" in line
+
+
+@pytest.mark.parametrize("load", [Translator.load, find_model])
+def test_a_name_that_is_too_long_is_an_error_of_nmt(load):
+    with pytest.raises(InputError, match="File name too long"):
+        load(Path("x" * 5000))

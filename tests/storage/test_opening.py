@@ -1,12 +1,15 @@
-"""Small files that are read at once."""
+"""Small files that are read at once, and compressed files of several streams."""
 
+import bz2
+import gzip
+import lzma
 import os
 from pathlib import Path
 
 import pytest
 
 from nmt.errors import InputError
-from nmt.storage.opening import small_file
+from nmt.storage.opening import opened, small_file
 
 
 def test_a_small_file_is_regular_and_small(tmp_path: Path):
@@ -22,3 +25,42 @@ def test_a_small_file_is_regular_and_small(tmp_path: Path):
     os.mkfifo(path)  # opening it would block
     with pytest.raises(InputError, match="is a pipe or device"):
         small_file(path, 99)
+
+
+PACKS = [gzip.compress, bz2.compress, lzma.compress]
+
+
+def content(path: Path, data: bytes) -> bytes:
+    path.write_bytes(data)
+    with opened(path) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_each_stream_of_a_compressed_file_is_read_or_refused(tmp_path: Path, pack):
+    """Each byte of the second stream is damaged, and the stream is cut after each byte."""
+    text = b"The man reads a book.\n"
+    first, second = pack(text), pack(text[::-1] * 9)
+    whole = text + text[::-1] * 9
+    assert content(tmp_path / "f", first + second + first) == whole + text
+    for n in range(len(second)):
+        cut, flipped = second[:n], bytearray(second)
+        flipped[n] ^= 1
+        for damaged in (cut, bytes(flipped)):
+            try:  # gzip's header has a time and other bytes without an effect
+                found = content(tmp_path / "f", first + damaged)
+            except InputError as error:
+                assert "damaged or truncated" in str(error)
+            else:
+                assert found == whole or (not damaged and found == text)
+
+
+def test_the_padding_of_xz(tmp_path: Path):
+    stream = lzma.compress(b"a\n")
+    for zeros in (0, 4, 8, 1 << 19):
+        padded = stream + bytes(zeros)
+        assert content(tmp_path / "f", padded + stream) == b"a\na\n"
+        assert content(tmp_path / "f", padded) == b"a\n"
+    for wrong in (stream + bytes(3), stream + bytes(5) + stream):
+        with pytest.raises(InputError, match="damaged or truncated xz file"):
+            content(tmp_path / "f", wrong)
