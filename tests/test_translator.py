@@ -325,7 +325,7 @@ def test_no_such_device(name, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.cuda, "_lazy_init", _no_gpu)
-    with pytest.raises(InputError, match=rf"^device {name} is not available. .* cpu\.$"):
+    with pytest.raises(InputError, match=rf"^device {name} is not available here. .* cpu\.$"):
         choose_device(name)
 
 
@@ -338,7 +338,7 @@ def test_devices_there_are(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device(None).type == "cpu"
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(InputError, match="one of cpu, cuda:0, cuda:1"):
+    with pytest.raises(InputError, match="Available: cpu, cuda:0, cuda:1"):
         choose_device("gpu")
 
 

@@ -47,9 +47,10 @@ def prepare(
         processes: maximum number of processes, or None for `workers.default_processes`.
 
     Raises:
-        InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
-            is preparing the same directory, a run was trained on data that would be replaced, or
-            the directory has files or links that nmt prepare did not make.
+        InputError: a corpus cannot be read, the vocabulary size does not suit the text or the
+            given tokenizer, another process is preparing the same directory, a run was trained on
+            data that would be replaced, or the directory has files or links that nmt prepare did
+            not make.
         Stopped: a signal was received; the next call continues the work.
     """
     began = time.monotonic()

@@ -309,7 +309,7 @@ class _Beams:
                 done. None: the log-probability of its most likely live hypothesis.
 
         Returns:
-            The indices, below b, of the sentences that stay in the batch.
+            The indices (0 to b - 1) of the sentences that stay in the batch.
         """
         n = len(self.links) + 1
         ends = (tokens == EOS_ID) & np.isfinite(values)  # (b, 2W)

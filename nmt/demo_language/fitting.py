@@ -10,7 +10,7 @@ from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun,
 
 
 def nouns_of(*classes: str) -> tuple[Noun, ...]:
-    """Returns the nouns in any of the classes; each English noun is also the name of a class."""
+    """Returns the nouns in any of the classes; each English noun also names a class of its own."""
     wanted = frozenset(classes)
     return tuple(noun for noun in NOUNS if noun.classes & wanted)
 

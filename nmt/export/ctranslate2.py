@@ -46,8 +46,8 @@ Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
     """Fills a directory with a CTranslate2 model, the tokenizer and a script that runs without nmt.
 
-    Adds the configuration and a manifest, which `Translator.load` reads. The check uses a float32
-    copy of the model; the differences of a quantized model are only reported.
+    Adds the configuration and a manifest, which `Translator.load` reads. Compares a
+    float32 export with the original; the differences of a quantized export are only reported.
 
     Args:
         translator: in fp32 on a CPU, with weights that are not prepacked.

@@ -1,4 +1,4 @@
-"""Lists the output formats of `nmt translate`. No slow imports: `nmt --help` uses this module."""
+"""Lists the output formats of `nmt translate`. Has no slow imports, because the help uses it."""
 
 from typing import Literal
 

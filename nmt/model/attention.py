@@ -75,8 +75,8 @@ def rules_of(
     """Yields a bool mask for each rule that is set; True allows attention.
 
     Args:
-        of_query, of_key: functions that select the values to compare from a tensor of queries
-            (R, T) or of keys (R, S).
+        of_query, of_key: functions that index a tensor with one number per query (R, T) or per
+            key (R, S), such as its segment or position, so that the two results broadcast.
     """
     if visibility.segments is not None:
         query, key = of_query(visibility.segments[0]), of_key(visibility.segments[1])

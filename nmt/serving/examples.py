@@ -55,7 +55,10 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
 
 
 def first_sight(sources: Sequence[str]) -> str | None:
-    """Returns the first source of 8 to 12 words, or else the first source, or None without any."""
+    """Returns the first source of 8 to 12 words.
+
+    If there is none, returns the first source, or None if `sources` is empty.
+    """
     middle = (text for text in sources if 8 <= len(text.split()) <= 12)
     return next(middle, sources[0] if sources else None)
 

@@ -177,7 +177,7 @@ class Reference:
         return replace(reference, errors=reference._errors(loss_module, pieces, config))
 
     def problem(self, loss_module: TransformerLoss, batch: Batch, config: Config) -> str | None:
-        """Returns how the model differs from plain code, or why it fails; None if the two agree.
+        """Returns how the results differ from those of plain code, or why the model fails, or None.
 
         The loss and each parameter's gradient are compared with their fp32 values. An error may be
         at most twice the error of plain code in the run's precision, plus `_TOLERANCE` times the

@@ -106,7 +106,7 @@ def test_the_data_of_another_run_are_told(run: Path, tmp_path: Path, command: st
         shutil.copy(tmp_path / "manifest.json", place / "data.json")
     assert main([*command.split(), "--output", "page.html"]) == 3
     [error] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert "on other data (sha256 " in error and "restore " in error
+    assert "not trained on the data of this run" in error and "restore " in error
     assert not Path("page.html").exists()
 
 
