@@ -264,8 +264,8 @@ class _Streams:
 
     Args:
         new: returns a decompressor for one stream.
-        padding: the file may have zero bytes after a stream, in multiples of this number; 0: the
-            format has no padding.
+        padding: the number of zero bytes of which multiples may follow a stream; 0 if the format
+            does not allow padding.
     """
 
     def __init__(
