@@ -139,7 +139,7 @@ def test_one_that_is_killed_in_the_middle_of_an_answer_has_ended():
 
 
 def test_memory_that_a_call_lacks_is_no_fault(process: ModelProcess):
-    with pytest.raises(InputError, match="Out of memory") as short:
+    with pytest.raises(InputError, match="ran out of memory") as short:
         process.call(far.greedy)
     assert is_out_of_memory(short.value.__context__)
 
