@@ -331,7 +331,7 @@ class _Beams:
         parents: NDArray[np.int64],
         n: int,
     ) -> None:
-        """Adds the hypotheses that end at token n to the n-best finished ones."""
+        """Adds hypotheses that end at token n to the n best finished hypotheses."""
         ending = np.flatnonzero(ends.any(1) & ~self.done[self.in_batch])  # indices below b
         if not ending.size:
             return

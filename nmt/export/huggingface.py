@@ -57,7 +57,7 @@ def _refuse_inexpressible(config: Config) -> None:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Returns the content of config.json, which sets each value that differs from its default."""
+    """Returns the content of config.json, with every value that differs from its default."""
     model, is_post = config.model, config.model.norm == "post"
     learned = model.positions == "learned"
     return {

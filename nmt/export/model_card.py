@@ -109,7 +109,7 @@ def _training(model: LoadedModel) -> list[str]:
         f"by both languages; {model.step:,} steps of {config.training.batch_tokens:,} target",
         f"tokens, label smoothing {config.training.label_smoothing:g}, dropout {m.dropout:g}.",
         "",
-        f"Data: {_names(config.data.train)}. Its licences apply; they are not listed here.",
+        f"Data: {_names(config.data.train)}. This card does not list its licences.",
         "",
     ]
 

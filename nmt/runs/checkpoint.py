@@ -167,8 +167,8 @@ def sound_checkpoints(
 
     Args:
         note: Called with a message for each checkpoint that is skipped.
-        every: as in `scheduled`; 1 selects all checkpoints.
-        last: as in `scheduled`; None: the newest step.
+        every: interval of the schedule in steps (see `scheduled`); 1 selects all checkpoints.
+        last: last step of the schedule (see `scheduled`), or None for the newest step.
     """
     steps = [step for step, _ in own.directory.by_step()]
     found: list[OpenedModel] = []

@@ -113,7 +113,6 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
         InputError: `path` is missing, or was written by a later version of nmt (status 2).
         NoModelError: a file is missing or damaged, or files do not belong together (status 3).
     """
-
     opened = _first_sound(path, note, open_model, open_in_run)
     opened.transformer.load_state_dict(opened.weights, assign=True)
     files, symbols = opened.manifest["files"], opened.manifest["target_symbols"]

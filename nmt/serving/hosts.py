@@ -1,8 +1,8 @@
 """Checks the host names to which requests are addressed.
 
 The owner of a web page can let the page's host name resolve to 127.0.0.1 (DNS rebinding). The
-browser then takes a server on this machine for the page's own server, and the page can read the
-server's answers. The Host header of such requests still contains the page's host name.
+browser then sends the page's requests to a server on this machine, and the page can read the
+answers. The Host header of such requests still contains the page's host name.
 """
 
 import re

@@ -44,11 +44,11 @@ def steps(
     """Returns what the model computes for one token of a sentence pair, in one layer and head.
 
     Shapes: S is the number of keys, D is d_model, K is d_k, and V is d_v. Vectors are lists. Scores
-        and weights relate the token's query to each key.
+    and weights relate the token's query to each key.
 
     Args:
         text: one sentence.
-        target: its translation, tokenized as for training.
+        target: the translation of `text`; it is tokenized like training text.
         side: "source" for the encoder, "target" for the decoder.
         token: index of a token on that side. In the decoder this is the predicted token; the
             decoder reads the token before it.

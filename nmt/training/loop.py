@@ -97,7 +97,7 @@ class _Loop:
         self._results = _Results(self._config)
 
     def update(self, plan: StepPlan, slots: list[Any]) -> None:
-        """Updates the weights; reads the step's result unless a GPU is still computing it."""
+        """Updates the weights, and reads the step's result if no GPU is still computing it."""
         training, settings, step = self._training, self._config.training, plan.step
         with self._run.ranks.guarded():
             result = optimizer_step(

@@ -1,4 +1,4 @@
-"""Assembling: gives all files their final names and writes the manifest.
+"""Gives all files their final names and writes the manifest.
 
 Input: the shards of token ids, the tokenizer and the corpora of `data.test`. Output: the folder
 `Job.final` with the splits, the tokenizer and the raw text of the test set. The folder is complete
@@ -67,7 +67,7 @@ def assemble(
 
 
 def _target_symbols(tokenizer: Tokenizer, training: Shards) -> list[str]:
-    """Returns the symbols that occur in training targets; other symbols are never generated."""
+    """Returns the symbols in training targets; a model never generates the other symbols."""
     counts = total_counts(training)
     return [symbol for symbol in tokenizer.symbols if counts[in_targets(symbol)]]
 

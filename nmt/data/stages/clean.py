@@ -1,4 +1,4 @@
-"""Cleaning: turns corpora into shards of normalized pairs, and counts the dropped pairs by rule.
+"""Turns corpora into shards of normalized pairs, and counts the dropped pairs by rule.
 
 Input: the corpora. Output: for each corpus, its shards with their counts and then a marker with the
 number of shards, all in `Job.text`. Validation and test sets come first, because training pairs

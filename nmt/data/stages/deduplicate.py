@@ -1,4 +1,4 @@
-"""Deduplicating: keeps only the first of several equal training pairs, even across corpora.
+"""Keeps only the first of several equal training pairs, even across corpora.
 
 Input: the hashes in the training shards of text. Output: the file kept.npy beside these shards.
 """

@@ -1,4 +1,4 @@
-"""Encoding: turns shards of text into shards of token ids.
+"""Turns shards of text into shards of token ids.
 
 Input: the shards of text for training and validation, the list of kept pairs, and the tokenizer.
 Output: the same shards as token ids in `Job.tokens`, each with a file of counts beside it. Test

@@ -1,4 +1,4 @@
-"""Inspecting: checks the first pairs of each corpus, before the long stages.
+"""Checks the first pairs of each corpus, before the long stages.
 
 Input: the corpora. Output: warnings, for the user and the manifest.
 """

@@ -1,4 +1,4 @@
-"""Learning a shortlist: learns it from the training pairs if `data.shortlist` is set.
+"""Learns a shortlist from the training pairs if `data.shortlist` is set.
 
 Input: the training shards of token ids. Output: `Job.shortlist`.
 """

@@ -1,4 +1,4 @@
-"""Publishing: moves the finished files into the data directory.
+"""Moves the finished files into the data directory.
 
 Input: `Job.final`. Output: `Job.directory`. The former manifest is removed first and the new one is
 moved last, because data without a manifest counts as incomplete. Only files that nmt prepare made

@@ -1,4 +1,4 @@
-"""Training the tokenizer: uses a bounded sample of the kept text, unless a tokenizer is given.
+"""Trains the tokenizer on a bounded sample of the kept text, unless a tokenizer is given.
 
 Input: an existing tokenizer, or the training text and the masks of the kept pairs. Output:
 `Job.tokenizer`.
