@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import ArgumentError
-from nmt.lines.translate import check_output, opened_output
+from nmt.lines.files import check_output, opened_output
 
 Bars = tuple[str, list[tuple[str, float, bool]]]  # heading; label, value, whether it is of nmt
 

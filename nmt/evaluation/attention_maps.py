@@ -23,7 +23,7 @@ from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.evaluation.attention_png import HeatMaps, figure_class, write_png
 from nmt.evaluation.javascript import joined
-from nmt.lines.translate import check_output, opened_output
+from nmt.lines.files import check_output, opened_output
 from nmt.model.special_ids import BOS_ID
 from nmt.runs.model_directory import refuse_exported
 from nmt.translator import Translator

@@ -22,7 +22,7 @@ from nmt.evaluation.paper_bleu import CONVENTIONS, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
-from nmt.lines.translate import check_output, opened_output
+from nmt.lines.files import check_output, opened_output
 from nmt.model.kernels.prepacking import Precision
 from nmt.runs.exported_model import KIND, is_exported, read_exported_config
 from nmt.runs.model_directory import FoundModel, find_model

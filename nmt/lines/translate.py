@@ -6,10 +6,8 @@ is full or when the input pauses.
 
 import contextlib
 import io
-import os
-import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,13 +18,12 @@ from nmt.decoding.glossary import Glossary
 from nmt.decoding.translation import Term
 from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
-from nmt.errors import ArgumentError, Note, count, naming
+from nmt.errors import ArgumentError, Note, count
+from nmt.lines.files import check_output, input_file, is_stream, opened_input, opened_output
 from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
 from nmt.lines.writer import LineNumbers, LineOptions, LineWriter, TranslatedWindow
 from nmt.runs.exported_model import is_exported
-from nmt.runs.run_directory import owner
-from nmt.storage.atomic import new_file
-from nmt.storage.opening import compressed, count_lines, opened, read_lines, unpacked
+from nmt.storage.opening import count_lines, read_lines, unpacked
 from nmt.translator import Translator
 
 if TYPE_CHECKING:
@@ -93,7 +90,7 @@ def run_translate(
     is_typed = input is None and output is None and _is_terminal() and options.format == "text"
     with (
         _reader_of_links(output, links_path),
-        contextlib.nullcontext(Typed()) if is_typed else _opened_input(input) as stream,
+        contextlib.nullcontext(Typed()) if is_typed else opened_input(input) as stream,
         opened_output(output) as target,
         contextlib.nullcontext() if links_path is None else opened_output(links_path) as links,
     ):
@@ -105,7 +102,7 @@ def run_translate(
         translator.beam(options.search)  # raises before the first line is read
         name = "standard input" if input is None else str(input)
         if options.format in ("html", "xml"):
-            is_pipe = input is None or _is_stream(Path(input))
+            is_pipe = input is None or is_stream(Path(input))
             if is_pipe and isinstance(stream, io.BufferedReader):
                 source = unpacked(stream, name)
             _translate_markup(translator, source, target, options, name, note)
@@ -309,7 +306,7 @@ def _check_together(
         )
     glossary = options.search.glossary
     read = [
-        ("input", _input_file(input)),
+        ("input", input_file(input)),
         ("prefix_file", prefix_file),
         ("glossary", glossary.path if isinstance(glossary, Glossary) else None),
     ]
@@ -333,16 +330,6 @@ def _check_together(
             "{input}.",
             "{}/{}".format(*shard),
         )
-
-
-def _input_file(path: str | Path | None) -> str | Path | int | None:
-    """Returns the input if it is a file: its path, or the descriptor of standard input."""
-    if path is not None:
-        return path if Path(path).is_file() else None
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or not a file
-        descriptor = sys.stdin.fileno()
-        return descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-    return None
 
 
 def _is_terminal() -> bool:
@@ -412,7 +399,7 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
     try:
         yield
     except BrokenPipeError:
-        if output is None or _is_stream(Path(output)):
+        if output is None or is_stream(Path(output)):
             raise
         raise ArgumentError(
             "The program that reads {alignment} {} stopped early, so {} was not written. Write "
@@ -420,86 +407,3 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
             alignment,
             output,
         ) from None
-
-
-@contextlib.contextmanager
-def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
-    if path is None:
-        if sys.stdin is None:
-            raise ArgumentError("Standard input is closed. Specify a file with {input}.")
-        yield sys.stdin.buffer
-    elif _is_stream(Path(path)) and not Path(path).is_dir():
-        # LineReader decompresses it as it comes
-        with Path(path).open("rb") as file:
-            yield file
-    else:
-        with opened(Path(path)) as file:
-            yield file
-
-
-def check_output(
-    path: Path, name: str = "output", read: Iterable[tuple[str, str | Path | int | None]] = ()
-) -> None:
-    """Raises ArgumentError if an output file cannot have the given path.
-
-    Args:
-        name: the parameter from which the path comes.
-        read: the names of other parameters, each with the path or descriptor of its file, which
-            must not be overwritten.
-    """
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise ArgumentError(f"{{{name}}} {{}} is a directory. Specify a file.", path)
-    if target.is_symlink():  # a loop, which realpath cannot resolve
-        raise ArgumentError(f"{{{name}}} {{}} is a symbolic link to itself. Specify a file.", path)
-    if not target.parent.is_dir():
-        raise ArgumentError(
-            f"Directory {{}} for {{{name}}} does not exist. Create it first.", target.parent
-        )
-    if own := owner(target):
-        raise ArgumentError(
-            f"{{{name}}} {{}} is among nmt's own files in {{}}. Choose another file.", path, own
-        )
-    for other, file in read:
-        if file is not None and _are_same(file, target):
-            raise ArgumentError(
-                f"{{{name}}} and {{{other}}} are the same file {{}}. Choose another file.", path
-            )
-
-
-def _are_same(file: str | Path | int, path: Path) -> bool:
-    """Returns whether two files are the same, directly or through symbolic or hard links."""
-    if isinstance(file, int):
-        return path.exists() and os.path.samestat(os.fstat(file), path.stat())
-    if os.path.realpath(file) == os.path.realpath(path):
-        return True
-    return Path(file).exists() and path.exists() and path.samefile(file)
-
-
-@contextlib.contextmanager
-def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Opens standard output, or a file that appears when the block ends without an exception.
-
-    The file is compressed if its name ends in .gz, .bz2 or .xz.
-    """
-    if path is None:
-        if sys.stdout is None:
-            raise ArgumentError("Standard output is closed. Specify a file with {output}.")
-        with naming("standard output"):
-            yield sys.stdout.buffer
-        return
-    path = Path(path)
-    check_output(path)
-    whole = Path(os.path.realpath(path))  # writes the target of a symbolic link
-    with (
-        naming(str(path)),
-        contextlib.nullcontext(path) if _is_stream(path) else new_file(whole) as place,
-        place.open("wb") as file,
-        compressed(file, path.suffix) as compressor,
-    ):
-        yield compressor
-
-
-def _is_stream(path: Path) -> bool:
-    """Returns whether a path is a device or pipe, which is opened directly, not replaced."""
-    return path.exists() and not path.is_file()

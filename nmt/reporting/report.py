@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt import __version__
 from nmt.errors import ArgumentError, InputError, Note, one_line
-from nmt.lines.translate import check_output, opened_output
+from nmt.lines.files import check_output, opened_output
 from nmt.reporting.chart import HEIGHT, WIDTH
 from nmt.reporting.curves import chart_data, charts
 from nmt.reporting.run_record import RunRecord, number, read_runs
