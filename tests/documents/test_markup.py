@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nmt.config import load
 from nmt.decoding.translation import EMPTY, Translation
-from nmt.documents import markup
+from nmt.documents import markup_tokens
 from nmt.documents.documents import translate_documents
 from nmt.documents.markup import translate_markup
 from nmt.documents.tags import Element, Point, place
@@ -149,7 +149,7 @@ def test_a_script_ends_where_browsers_end_it(parts: list[str]):
     text = f"{''.join(parts)}</p>"
     end = script_ends(text)
     tag = re.compile("</script ?>|$", re.IGNORECASE).match(text, end)[0]
-    assert markup._tokens(f"<script>{text}", False)[0].raw == f"<script>{text[:end]}{tag}"
+    assert markup_tokens.tokens_of(f"<script>{text}", False)[0].raw == f"<script>{text[:end]}{tag}"
 
 
 def test_a_script_in_a_comment_in_a_script_is_not_translated():
@@ -396,7 +396,7 @@ def repeated_possessively(parsed: Iterable[Any]) -> Iterator[list[str]]:
             yield from repeated_possessively(part)
 
 
-@pytest.mark.parametrize("pattern", [*markup._PATTERNS.values(), markup._ATTRIBUTES])
+@pytest.mark.parametrize("pattern", [*markup_tokens._PATTERNS.values(), markup_tokens._ATTRIBUTES])
 def test_a_group_that_is_repeated_possessively_is_atomic(pattern):
     """Python before 3.11.5 matches other groups wrongly, so that tags become text."""
     found = list(repeated_possessively(re._parser.parse(pattern.pattern, re.DOTALL)))

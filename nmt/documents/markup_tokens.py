@@ -1,0 +1,233 @@
+"""Splits HTML and XML into tokens: text, tags, elements that are kept whole, and other markup.
+
+Invalid markup is treated as text, and markup that is incomplete at the end is kept. Scanning takes
+linear time, even for hostile input.
+"""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from nmt.data.cleaning import normalize
+
+Kind = Literal["text", "open", "close", "single", "other"]
+
+# HTML's inline elements; all other elements separate sentences.
+_INLINE = {
+    "a", "abbr", "acronym", "audio", "b", "bdi", "bdo", "big", "canvas", "cite", "code", "data",
+    "del", "dfn", "em", "embed", "font", "i", "iframe", "img", "input", "ins", "kbd", "label",
+    "map", "mark", "math", "meter", "nobr", "object", "output", "picture", "progress", "q", "rp",
+    "rt", "ruby", "s", "samp", "script", "small", "source", "span", "strike", "strong", "style",
+    "sub", "sup", "svg", "template", "time", "tt", "u", "var", "video", "wbr",
+}  # fmt: skip
+_KEPT = {
+    "code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea", "var",
+}  # fmt: skip
+_VOID = {
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
+    "wbr",
+}  # fmt: skip
+_ENTITY = re.compile(r"(&(?!(?:amp|lt|gt|quot|apos|#\d+|#[xX][0-9a-fA-F]+);)[\w.:-]+;)")
+_LONG_NUMBER = re.compile("&#[0-9]{1000,}")  # never a valid character reference
+
+
+@dataclass
+class Token:
+    """A token of the source: text, a tag, or other markup."""
+
+    kind: Kind
+    raw: str
+    name: str = ""
+    is_kept: bool = False  # not translated, with all its content
+    is_inline: bool = True  # False: separates sentences
+
+
+# Quantifiers ending in "+" are possessive: they never backtrack. The groups that they repeat are
+# atomic, (?>...), because Python before 3.11.5 matches other groups wrongly.
+_ATTRIBUTE = (
+    r"""[^ \t\n\r\f/>][^ \t\n\r\f/>=]*+(?>[ \t\n\r\f]*+=[ \t\n\r\f]*+"""
+    r"""(?:"[^"]*+"|'[^']*+'|[^ \t\n\r\f>"'][^ \t\n\r\f>]*+))?+"""
+)
+_QUOTED = r""""[^"]*+"|'[^']*+'"""
+_XML_DOCTYPE = (
+    rf"""<!DOCTYPE(?>[^\[>"']++|{_QUOTED})*+"""
+    rf"""(?>\[(?>[^]"'<]++|{_QUOTED}|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\][^>]*+)?+>"""
+)
+
+
+def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
+    """Returns a pattern that matches one complete token.
+
+    Args:
+        letter: pattern of the first letter of a name.
+        others: pattern of comments, processing instructions and document types.
+        not_bogus: pattern of what follows "<!" in tokens other than bogus comments, which end at
+            the first ">".
+    """
+    return re.compile(
+        rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"
+        rf"|</?(?P<name>{letter}[^ \t\n\r\f/>]*+)"
+        rf"(?>[ \t\n\r\f]++|/(?!>)|{_ATTRIBUTE})*+(?P<slash>/?)>"
+        rf"|<!\[CDATA\[.*?\]\]>|{others}|<!(?!--|\[CDATA\[{not_bogus})[^>]*+>|</(?!{letter})[^>]*+>",
+        re.DOTALL,
+    )
+
+
+_PATTERNS = {
+    False: _pattern("[A-Za-z]", r"<!--(?:-?>|.*?--!?>)|<\?[^>]*+>", ""),
+    True: _pattern(r"(?:[^\W\d]|:)", rf"<!--.*?-->|<\?.*?\?>|{_XML_DOCTYPE}", "|DOCTYPE"),
+}
+_ATTRIBUTES = re.compile(_ATTRIBUTE)
+# HTML elements whose content has no tags, with what their ends depend on
+_ENDS = {
+    "script": re.compile(r"<!--|-->|<(?P<slash>/?)script(?=[ \t\n\r\f/>])", re.IGNORECASE),
+    "style": re.compile(r"</style(?=[ \t\n\r\f/>])", re.IGNORECASE),
+    "textarea": re.compile(r"</textarea(?=[ \t\n\r\f/>])", re.IGNORECASE),
+}
+
+
+def _scanned(text: str, is_xml: bool) -> Iterator[Token]:
+    """Splits markup into tokens; their concatenation is the whole text."""
+    at = 0
+    while found := _PATTERNS[is_xml].match(text, at):
+        yield (token := _token(found, is_xml))
+        at = found.end()
+        if not is_xml and token.kind == "open" and token.name in _ENDS:
+            begin, at = at, _end_of_content(token.name, text, at)
+            yield Token("other", text[begin:at])
+    yield Token("other", text[at:])
+
+
+def _end_of_content(name: str, text: str, at: int) -> int:
+    """Returns the index of the end tag of an element whose content cannot contain tags."""
+    if name == "script":
+        return _end_of_script(text, at)
+    end = _ENDS[name].search(text, at)
+    return end.start() if end else len(text)
+
+
+def _end_of_script(text: str, at: int) -> int:
+    """Returns the index of a script's end tag, by the "script data" states of the HTML standard.
+
+    Between <!-- and -->, a <script> tag and its </script> tag belong to the content.
+    """
+    is_escaped = is_nested = False
+    while found := _ENDS["script"].search(text, at):
+        at = found.end()
+        if found[0] == "<!--":
+            is_escaped, at = True, found.start() + 2  # its hyphens may be those of "-->"
+        elif found[0] == "-->":
+            is_escaped = is_nested = False
+        elif not found["slash"]:
+            is_nested |= is_escaped
+        elif is_nested:
+            is_nested = False
+        else:
+            return found.start()
+    return len(text)
+
+
+def _token(found: re.Match[str], is_xml: bool) -> Token:
+    raw, name = found[0], found["name"]
+    if not name:
+        return Token("text" if found["text"] else "other", raw)
+    name = name if is_xml else name.lower()
+    is_inline = is_xml or name in _INLINE or "-" in name
+    if raw.startswith("</"):
+        return Token("close", raw, name, is_inline=is_inline)
+    if found["slash"] or (name in _VOID and not is_xml):
+        return Token("single", raw, name, is_inline=is_inline)
+    is_kept = name.lower() in _KEPT or _is_kept(raw[1 + len(found["name"]) :])
+    return Token("open", raw, name, is_kept, is_inline)
+
+
+def _is_kept(attributes: str) -> bool:
+    """Returns whether an element's attributes forbid translating it."""
+    given = {}
+    for each in _ATTRIBUTES.findall(attributes):
+        name, _, value = each.partition("=")
+        given[name.strip().lower()] = value.strip().strip("\"'").lower()
+    return given.get("translate") == "no" or "notranslate" in given.get("class", "").split()
+
+
+def tokens_of(text: str, is_xml: bool) -> list[Token]:
+    """Returns the tokens of markup, with each kept element as a single token."""
+    tokens = _without_kept([token for token in _scanned(text, is_xml) if token.raw])
+    if all(token.kind == "text" for token in tokens):  # plain text: splits it into lines
+        parts = re.split(r"(\n)", text)
+        return [Token("text", each, is_inline=each != "\n") for each in parts if each]
+    if is_xml:
+        tokens = [part for token in tokens for part in _without_entities(token)]
+        _find_inline(tokens)
+    return tokens
+
+
+def _without_kept(tokens: list[Token]) -> list[Token]:
+    """Replaces each kept element by one token; an element that is not closed extends to the end."""
+    found, at = [], 0
+    while at < len(tokens):
+        begin, at = at, at + 1
+        if not tokens[begin].is_kept:
+            found.append(tokens[begin])
+            continue
+        depth = 1  # nested elements of the same name
+        while depth and at < len(tokens):
+            if tokens[at].name == tokens[begin].name:
+                depth += {"open": 1, "close": -1}.get(tokens[at].kind, 0)
+            at += 1
+        found.append(
+            Token(
+                "single",
+                raw_of(tokens[begin:at]),
+                tokens[begin].name,
+                is_inline=tokens[begin].is_inline,
+            )
+        )
+    return found
+
+
+def _without_entities(token: Token) -> list[Token]:
+    """Splits text at the entities that the document itself declares, to keep them unchanged."""
+    if token.kind != "text":
+        return [token]
+    parts = enumerate(_ENTITY.split(token.raw))
+    return [Token("single" if place % 2 else "text", part) for place, part in parts if part]
+
+
+def _find_inline(tokens: list[Token]) -> None:
+    """Sets `is_inline` of XML's tags: True for tags next to text."""
+    has_text, children = [False], [list[Token]()]
+    for token in tokens:
+        if token.kind == "close" and len(children) > 1:
+            _set_inline(children.pop(), has_text.pop())
+        if token.kind in ("open", "close") or (token.kind == "single" and token.name):
+            children[-1].append(token)
+        elif token.kind == "single" or (token.kind == "text" and not token.raw.isspace()):
+            has_text[-1] = True
+        if token.kind == "open":
+            children.append([])
+            has_text.append(False)
+    for some, beside_text in zip(children, has_text, strict=True):
+        _set_inline(some, beside_text)
+
+
+def _set_inline(tokens: list[Token], is_inline: bool) -> None:
+    for token in tokens:
+        token.is_inline = is_inline
+
+
+def words_of(token: Token) -> str:
+    """Returns the normalized text of a token with decoded entities, or "" if it has no words."""
+    return normalize(unescaped(token.raw)) if token.kind == "text" else ""
+
+
+def unescaped(raw: str) -> str:
+    """Decodes entities; numeric references with too many digits for Python become U+FFFD."""
+    return html.unescape(_LONG_NUMBER.sub("&#0", raw))
+
+
+def raw_of(run: list[Token]) -> str:
+    """Returns the source of the tokens."""
+    return "".join(token.raw for token in run)
