@@ -5,7 +5,7 @@ import os
 # must be set before torch is imported, here and in child processes
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NMT_TESTS_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # `tests.gpus` makes the GPUs visible to single processes
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # `tests.gpus` makes GPUs visible to some processes
 
 from collections.abc import Callable
 from functools import partial

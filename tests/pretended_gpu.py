@@ -99,11 +99,12 @@ class Gpu:
     Attributes:
         calls: names of the operations so far, each with its device.
         free: number of bytes that `mem_get_info` reports as free.
+        pools: memory pools in which graphs were captured.
     """
 
     calls: list[tuple[str, int]] = field(default_factory=list)
     free: int = 1 << 40
-    pools: set[int] = field(default_factory=set)  # memory pools in which graphs were captured
+    pools: set[int] = field(default_factory=set)
 
     def count(self, what: str) -> int:
         return sum(name == what for name, _ in self.calls)

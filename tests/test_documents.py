@@ -155,7 +155,7 @@ BLOCKS = [c for c in ALL if c.is_block and not c.is_python]
 
 @pytest.mark.parametrize("command", BLOCKS, ids=lambda c: c.where)
 def test_a_block_of_commands_holds_nothing_else(command: Command):
-    """If blocks mixed both, a command could be mistaken for output and not be run."""
+    """If a block also contained output, a command could be taken for output and not be run."""
     assert command.program in PROGRAMS, f"{command.program}: {nearest(command.program)}?"
 
 

@@ -270,7 +270,7 @@ def test_threads_compute_one_at_a_time(translator: Translator, monkeypatch: pyte
     inside, most = 0, 0
     counting = threading.Lock()
     kind = type(translator.transformer)
-    embed = kind.embed  # all three calls use it
+    embed = kind.embed  # all three methods call it
 
     def slow(*arguments):
         nonlocal inside, most

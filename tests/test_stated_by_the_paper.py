@@ -1,4 +1,4 @@
-"""The paper's figures agree with each other; config/test_shipped.py compares them to configs/."""
+"""The paper's figures agree with each other; config/test_shipped.py checks configs/."""
 
 import pytest
 

@@ -66,7 +66,7 @@ def sequences(sentence: int, distribution: Distribution, begun=()):
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 def test_samples_come_with_the_models_probabilities(distribution):
-    """Chi-square test over all sequences; those expected fewer than five times form one class."""
+    """Chi-square test over all sequences; those expected fewer than five times are pooled."""
     n = 4000
     [found] = drawn([5], n, distribution)
     counts = Counter(tuple(each.tokens) for each in found)

@@ -64,7 +64,7 @@ def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
     source = np.array([7, 8, EOS_ID])
     pairs = [Pair(source, np.array([50, token])) for token in range(1, 400)]
     total = sum(math.exp(values[1]) for values in log_probabilities(translator.transformer, pairs))
-    with torch.inference_mode():  # of padding, which cannot be a target
+    with torch.inference_mode():  # adds the probability of padding, which is no target
         batch = one_per_row([Pair(source, np.array([50, 5]))])
         logits = translator.transformer.logits(translator.transformer(batch.src, batch.tgt_in))
     assert total + logits[0, 1].softmax(-1)[0].item() == pytest.approx(1, abs=1e-4)
@@ -120,7 +120,7 @@ def test_line_counts_must_match(translator: Translator):
 def test_a_line_that_would_fill_the_memory_is_named(translator: Translator, monkeypatch):
     """The maximum length of a line is that of training or of a batch, whichever is larger."""
     monkeypatch.setattr(score, "_BATCH_TOKENS", 8)
-    monkeypatch.setattr(translator.transformer, "logits", None)  # the error comes first
+    monkeypatch.setattr(translator.transformer, "logits", None)  # must not be called
     for long, sides in (("target", ("Why?", "ä" * 99)), ("source", ("ä" * 99, "Why?"))):
         with pytest.raises(InputError, match=f"^Line 1 of {long} has more than 60 tokens"):
             list(score_translations(translator, *([side] for side in sides)))

@@ -60,7 +60,7 @@ def test_same_seed_same_pairs_and_other_seed_others():
 
 
 def test_a_seed_gives_the_same_sentences_for_ever():
-    """Runs can be repeated with later versions only if this hash stays; it covers three ranges."""
+    """The hash must never change, so that later versions can repeat a run."""
     pairs = [*demo_pairs(1_000, 1, "train"), *demo_pairs(500, 1, "test")]
     pairs += demo_pairs(5_000_500, 1, "train", first=5_000_000)
     text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)

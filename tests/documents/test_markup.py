@@ -282,8 +282,8 @@ JUNK = st.sampled_from([*"<>/!-ab &;\"'=\n[]?x.", "&lt;", "&amp;"])
 
 @given(st.lists(JUNK, max_size=40).map("".join), st.sampled_from(["html", "xml"]))
 def test_whatever_is_no_tag_does_no_harm(text: str, form: str):
-    """No new markup appears, and translating again only moves characters: a tag within a word moves
-    to the word's end.
+    """Text never becomes markup, and a second translation keeps all characters. A tag inside a word
+    moves to the word's end, from which it may move to the end of the next word.
     """
     first = marked_up(text, form)
     assert first.count("<") <= text.count("<")
@@ -397,7 +397,7 @@ def repeated_possessively(parsed: Iterable[Any]) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("pattern", [*markup._PATTERNS.values(), markup._ATTRIBUTES])
 def test_a_group_that_is_repeated_possessively_is_atomic(pattern):
-    """Python before 3.11.5 matches a possessive repeat of any other group wrongly."""
+    """Python before 3.11.5 mishandles possessive repeats of any other kind of group."""
     found = list(repeated_possessively(re._parser.parse(pattern.pattern, re.DOTALL)))
     single = ["IN"], ["NOT_LITERAL"], ["LITERAL"], ["ATOMIC_GROUP"]
     assert found and not [kinds for kinds in found if kinds not in single]

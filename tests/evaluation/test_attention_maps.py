@@ -174,7 +174,7 @@ def test_a_picture_has_each_heads_weights_under_its_pieces(maps, figures):
 
 
 def test_no_piece_is_taken_for_mathematics(maps, figures, recwarn):
-    """TeX parsing would fail or change the labels; missing glyphs become boxes, silently."""
+    """TeX parsing would fail or change the labels; glyphs that are missing become boxes."""
     strange = ["$\\nothing$", "$x$", "漢字", *maps.source_pieces[3:]]
     write_png(heat_maps(replace(maps, source_pieces=strange)), io.BytesIO())
     labels = figures[0].subfigs[0].axes[0].get_yticklabels()
@@ -220,7 +220,7 @@ def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, 
 
 def test_more_weights_than_can_be_drawn(translator, monkeypatch):
     """Nothing else limits the number of weights: a given target may have any length."""
-    monkeypatch.setattr(translator.transformer, "forward", None)  # the error comes before it
+    monkeypatch.setattr(translator.transformer, "forward", None)  # must not be called
     with pytest.raises(InputError, match=r"\d+ and 6,\d+ tokens .* 100,000,000"):
         attention_of(translator, SOURCE, "ä" * 6000)
 

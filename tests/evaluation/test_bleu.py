@@ -134,7 +134,7 @@ def test_every_figure_is_of_the_target_language(model):
 
 
 def test_several_references_case_and_tokens_are_the_sacrebleu_commands(model):
-    """Lowercased, with another tokenizer and two reference files, of which one is compressed."""
+    """Scores lowercased text with another tokenizer and two reference files, one compressed."""
     second = perturbed([line.upper() for line in REFERENCES], 3)
     files = ["ref", write("second", second)]
     write("hyp", HYPOTHESES)
@@ -376,7 +376,7 @@ def test_comet(model, monkeypatch):
 
 def test_comet_is_missing(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "comet", None)
-    monkeypatch.setattr(Translator, "load", None)  # raises before translation
+    monkeypatch.setattr(Translator, "load", None)  # must not be called
     with pytest.raises(InputError, match=r"pip install 'nmt\[comet\]'") as caught:
         evaluate("m", comet="known")
     assert caught.value.status == Status.INPUT
@@ -450,7 +450,7 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared(model, monkeypatch, arguments, message):
-    monkeypatch.setattr(Translator, "load", None)  # raises before translation
+    monkeypatch.setattr(Translator, "load", None)  # must not be called
     write("short", ["one"])
     Path("latin1").write_bytes(b"good\nM\xfcller\n")
     with pytest.raises(InputError, match=message) as caught:

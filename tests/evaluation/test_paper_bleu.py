@@ -1,4 +1,4 @@
-"""The paper's BLEU, compared with tokens and scores by hand and with a second implementation."""
+"""The paper's BLEU, compared with values worked by hand and with a second implementation."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ from nmt.evaluation.paper_bleu import paper_bleu, paper_tokens
 
 
 @pytest.mark.parametrize(
-    ("line", "tokens"),  # of Moses' scripts with -l de, then tensor2tensor's script
+    ("line", "tokens"),  # as by Moses' scripts (-l de) and tensor2tensor's script
     [
         ("Er sagte: „Rock-Musik.“", "Er sagte : „ Rock ##AT##-##AT## Musik . &quot;"),
         ("»Ja«, ‚nein‘ – 1,5 % … A&B", "» Ja « , ‚ nein ‘ – 1,5 % ... A &amp; B"),

@@ -74,7 +74,7 @@ def test_ctranslate2_gives_our_translations(changes, settings, tmp_path: Path, c
 
 @pytest.mark.parametrize("changes", [{}, PRE, PRE | LEARNED], ids=str)
 def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, capsys, caplog):
-    """transformers loads the export, and what it has saved itself."""
+    """Loads the export with transformers, and again after transformers has saved it."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     model = saved(settings(**EQUAL_HEADS | changes), tmp_path / "model")

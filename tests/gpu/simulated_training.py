@@ -1,4 +1,4 @@
-"""On a simulated GPU, training gives the results of a CPU, and the host waits in no step."""
+"""On a simulated GPU, training gives a CPU's results, and the host never waits within a step."""
 
 import math
 from pathlib import Path

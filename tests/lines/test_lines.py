@@ -451,7 +451,7 @@ def test_each_line_has_its_prefix(run):
     assert lines[n + 1] == "END"
     Path("in").write_bytes(b"a\n\nb\n")
     run(prefix="so ")
-    assert Path("out").read_bytes() == b"SO A\nSO \nSO B\n"  # a Translator would skip it
+    assert Path("out").read_bytes() == b"SO A\nSO \nSO B\n"  # a Translator skips blank lines
 
 
 @pytest.mark.parametrize(("prefixes", "message"), [
@@ -573,7 +573,7 @@ def test_slices_are_the_whole_wherever_reading_stops(text: str, n: int, size: in
 
 
 def test_lines_as_paragraphs():
-    """Sentences are translated separately; lines, indentation and links of whole lines remain."""
+    """Translates sentences separately, keeps lines and indentation, and numbers words by line."""
     translator, target, links = Upper(), io.BytesIO(), io.BytesIO()
     options = LineOptions(SearchOptions(align=True), document=True)
     data = b"One two. Three four.\n\n  - Five.\n"

@@ -35,7 +35,7 @@ def keep_all(x: Tensor, rate: str) -> Tensor:
 
 
 class PaperTransformer:
-    """Computes Figure 1 with the given weights; `drop` is applied at each possible dropout."""
+    """Computes Figure 1 with the given weights; calls `drop` wherever the model has dropout."""
 
     def __init__(self, weights: dict[str, Tensor], model: Model, drop: Drop = keep_all):
         self.weights = {
@@ -61,7 +61,7 @@ class PaperTransformer:
         return self.last_norm("decoder_norm", y) @ self.weights["embedding"].T
 
     def loss(self, pairs: Sequence[Pair], epsilon: float) -> tuple[Tensor, Tensor]:
-        """Returns smoothed and plain cross-entropy, summed over target tokens."""
+        """Returns the smoothed and the plain cross-entropy, summed over target tokens."""
         logits = torch.cat([self.logits(*pair) for pair in pairs])
         targets = torch.tensor([token for _, target in pairs for token in target])
         smoothed = F.cross_entropy(logits, targets, label_smoothing=epsilon, reduction="sum")
@@ -86,7 +86,7 @@ class PaperTransformer:
         )
 
     def sublayer(self, name: str, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns LayerNorm(x + Dropout(f(x))) (§3.1, §5.4), or x + Dropout(f(LayerNorm(x)))."""
+        """Returns LayerNorm(x + Dropout(f(x))) (§5.4) or pre-norm x + Dropout(f(LayerNorm(x)))."""
         norm = f"{name}_residual.norm"
         if self.model.norm == "post":
             return self.normalize(norm, x + self.drop(function(x), "dropout"))
@@ -157,8 +157,8 @@ class PaperTransformer:
 def sites(model: Model, source: int, target: int) -> list[tuple[str, tuple[int, ...]]]:
     """Returns the name of the rate and the shape of each dropout in a forward pass of one pair.
 
-    `dropout`, of sub-layer outputs and embedding sums, is in §5.4; the others are in the authors'
-    code.
+    The paper describes `dropout`, of sub-layer outputs and embedding sums (§5.4). The authors' code
+    also has the others.
     """
 
     def attention(queries: int, keys: int) -> list[tuple[str, tuple[int, ...]]]:

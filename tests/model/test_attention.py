@@ -124,7 +124,7 @@ def test_a_window_is_centred_on_the_query_and_of_its_size(window: int, each_side
         last = 0 if causal else each_side
         near = {(sentence, p) for p in range(place - each_side, place + last + 1)}
         assert {places[key] for key in row.nonzero().flatten()} == near & set(places)
-    assert seen[-2:].any(-1).all()  # padding is not NaN
+    assert seen[-2:].any(-1).all()  # padding attends to something
 
 
 def test_hypotheses_see_their_ancestors_within_the_window():

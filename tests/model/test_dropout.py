@@ -19,7 +19,7 @@ def test_rate_and_independence(p: float):
     dropped = ~masks(p, n, 1, 2, 3)
     deviation = (p * (1 - p) / n) ** 0.5
     assert abs(dropped.double().mean().item() - p) < 5 * deviation + 1 / 65536
-    for lag in (1, 2, 3, 4, 5, 8, 128):  # a random word decides four elements
+    for lag in (1, 2, 3, 4, 5, 8, 128):  # one random number serves four elements
         both = (dropped[lag:] & dropped[:-lag]).double().mean().item()
         assert abs(both - p * p) < 5 * (p * p * (1 - p * p) / n) ** 0.5 + 2 / 65536
 

@@ -1,4 +1,4 @@
-"""A corpus that is translated in parts has the translations of one process, each once."""
+"""A corpus translated in parts gets the same translations as in one process, each once."""
 
 import os
 import signal

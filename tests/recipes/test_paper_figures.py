@@ -163,7 +163,7 @@ def test_longest_paths_are_those_of_the_layers(length: int, monkeypatch):
         monkeypatch.setattr(layers, name, small)
     for name, layer in layers.layers().items():
         one = dependence(layer, length)
-        if name == "recurrent":  # count steps: a signal moves by one position per step
+        if name == "recurrent":  # in one step, a signal moves by one position
             assert torch.equal(one, torch.ones(length, length).tril().bool())
             one = one & ~one.tril(-2)
         reached, count = one, 1
@@ -180,7 +180,7 @@ def test_neighbours_are_those_of_cosine_and_never_the_word_itself():
 
 
 def nouns(differences: torch.Tensor) -> tuple[embeddings.Words, list[tuple[int, int]]]:
-    """Returns random vectors of singulars, and plurals at the given differences (nouns, D)."""
+    """Returns random vectors for singulars, and plurals that differ by `differences` (nouns, D)."""
     count = len(differences)
     singular = torch.randn(differences.shape, generator=torch.Generator().manual_seed(0))
     vectors = torch.cat([singular, singular + differences])

@@ -26,7 +26,7 @@ def test_the_small_way_measures_every_curve(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(machine, "probe", lambda device: lambda: 1.0)
     monkeypatch.setattr(machine, "_COPY_BYTES", 1 << 20)
     monkeypatch.setattr(training, "_LEAST_PAIRS", 200)
-    few = tmp_path / "few.yaml"  # few validation and test pairs: the slowest part
+    few = tmp_path / "few.yaml"  # validation and test pairs take most of the time
     few.write_text(re.sub(r"pairs: \d+", "pairs: 9", scaling.CONFIG.read_text()))
     monkeypatch.setattr(scaling, "CONFIG", few)
     for module in (training, translating):

@@ -126,7 +126,7 @@ def _line(peer: str, nmt_rate, peer_rate, slowest=180.0, task="train", small=Fal
 
 
 def test_ratios_are_of_pairs_and_medians_of_all_visits():
-    # the machine's speed changes between pairs: this changes the ratio of medians, not of pairs
+    # the machine's speed halves between pairs, which changes ratios of medians, not ratios of pairs
     lines = [_line("a", 100, 50), _line("a", 50, 20), _line("a", 60, 40), _line("b", 80, 160)]
     ((title, (nmt, b, a)),) = rows(lines).items()
     assert title == "Training, bf16, 2 threads: target tokens/s on M"

@@ -1,4 +1,4 @@
-"""The paper's Table 3 is the same everywhere, and each run is measured once."""
+"""The figures of the paper's Table 3 agree everywhere, and each run is measured once."""
 
 import contextlib
 import io

@@ -428,7 +428,7 @@ def test_large_figures_are_the_finished_models(trained: Path):
 
 
 def test_each_bleu_names_its_model():
-    """BLEU on the test set and the last validation are of the mean, another is of the last step."""
+    """The page has the mean's BLEU on both sets, and the BLEU of the last step's weights."""
     log = [{"event": "validation", "step": 9, "bleu": 11.0, "ppl": 6.0, "bleu_signature": "x"}]
     run = wmt_record(log, ONE, bleu=13.0)
     mean = {"averaged_steps": [7, 8, 9], "validation": {"bleu": 12.0, "ppl": 5.0}}

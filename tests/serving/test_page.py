@@ -503,7 +503,7 @@ def test_a_link_holds_the_text_and_text_is_never_markup(visit):
 def test_only_finished_sentences_are_read_out(visit):
     page = visit()
     spoken = page.locator("#announce")
-    expect(spoken).to_have_text(PAIRS[READS])  # the example
+    expect(spoken).to_have_text(PAIRS[READS])  # the opening sentence
     pause(page)
     page.fill("#source", f"{SEES} A dog")
     page.clock.run_for(250)
@@ -519,7 +519,7 @@ def test_only_finished_sentences_are_read_out(visit):
 
 
 def test_words_are_found_in_text_that_the_model_saw_otherwise(visit):
-    """Covers decomposed letters, unusual spaces, invisible characters, and several bytes."""
+    """Covers decomposed letters, unusual spaces, invisible characters, and byte tokens."""
     page = visit()
     found = page.evaluate("""() => {
         const { tokensOf, units } = $text;

@@ -56,7 +56,7 @@ def test_requests_in_hand_are_finished_when_it_is_told_to_stop():
     [(status, answer)] = answers
     _, told = process.communicate()
     assert (status, process.returncode) == (200, 143)
-    assert told == "nmt: Stopped after answering all requests.\n"  # quotes no client's text
+    assert told == "nmt: Stopped after answering all requests.\n"  # contains no client's text
     translator = Translator.load(RUN, device="cpu", precision="fp32")
     found = [each["text"] for each in answer["translations"][:5]]
     assert found == [each.text for each in translator.translate(texts[:5])]

@@ -40,11 +40,11 @@ _STORES: list[dist.TCPStore] = []
 _PRELOADED = [
     "nmt.cli", "nmt.lines.translate", "sacrebleu", "tests.training.children",
     "torch.utils.tensorboard",
-    "torch._dynamo",  # imported with the first optimizer: half of a child's time
+    "torch._dynamo",  # else the first optimizer imports it, in half of a child's time
     "torch.distributed.run",
 ]  # fmt: skip
 _CONTEXT.set_forkserver_preload(_PRELOADED)
-# the server forks, so it must have no other threads, which could hold locks: Arrow starts one
+# the server forks, so it must not have a thread that may hold a lock, such as Arrow's
 os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
@@ -284,8 +284,8 @@ _PRIMITIVES = ((os, "fsync"), (os, "replace"), (os, "unlink"), (os, "mkdir"), (o
 def die_while_saving(step: int, call: int) -> Fault:
     """Ends the process, like kill -9, before file operation `call` of saving a step's checkpoint.
 
-    Operations of the rotation count too. The first operation is 0; after the last one, nothing
-    happens.
+    Operations of the rotation count too. The first operation has number 0. If there are fewer
+    operations, nothing happens.
     """
     return partial(_die_while_saving, step, call)
 

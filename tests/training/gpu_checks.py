@@ -48,7 +48,7 @@ class Place:
         return self.device.type == "cuda"
 
     def config(self, run: str, **changes) -> Config:
-        """Returns the settings of a run of this name, with changes as for `make_settings`."""
+        """Returns the settings of the run `run`; `changes` are given as for `make_settings`."""
         changes |= {"training__run_directory": str(self.folder / run)}
         overrides = [f"{key.replace('__', '.')}={json.dumps(v)}" for key, v in changes.items()]
         return load(self.folder / "config.yaml", overrides)

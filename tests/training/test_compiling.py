@@ -53,8 +53,8 @@ def test_a_compiled_run_is_that_of_plain_layers_and_compiles_in_its_first_step(
     compiled, _ = run(settings(**FLAT, training__compile=True))
     assert "This machine does not compute" not in capsys.readouterr().err
     in_first_step, *later, _ = graphs[1:]
-    # 2 stacks, their first layer and the layers that reuse its attention bias, without and with
-    # dropout
+    # per stack: the first layer, and the layers that reuse its attention bias, both without and
+    # with dropout
     assert in_first_step == 8
     assert set(later) == {in_first_step} and len(later) > 8
     plain, _ = run(settings(**FLAT, training__run_directory=str(tmp_path / "plain")))
@@ -117,7 +117,7 @@ def test_a_layer_is_one_graph_whatever_the_buckets_of_its_gradients(
             module.zero_grad()
             add_gradients(wrapped, batch, 100.0, config)
         gradients.append({name: p.grad for name, p in module.named_parameters()})
-    layers = 4  # of each stack the first layer and the second, which reuses the attention bias
+    layers = 4  # per stack: the first layer, and the second, which reuses its bias
     assert len(graphs) == layers
     for name, expected in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], expected, atol=1e-5, rtol=1e-4)

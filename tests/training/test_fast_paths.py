@@ -92,7 +92,7 @@ def path_of(run: Path, step: int = 2) -> str | None:
 
 
 def test_flex_attention_is_the_plain_attention(settings, backend, flex_on_cpu):
-    """Compares loss and gradients, for pairs within a block of 128 and longer; compiles once."""
+    """Pairs fit into a block of 128 or are longer. The second batch needs no compilation."""
     graphs = []
     backend(lambda graph, _: graphs.append(graph) or graph)
     config = settings(**SMALL, model__dropout=0.0, model__attention_window=5, **HEADS)

@@ -143,7 +143,7 @@ def test_r3_stopped_at_every_step(settings, undisturbed: Path, tmp_path: Path):
     ],
 )
 def test_r5_a_signal_at_each_point(settings, undisturbed, tmp_path, number, point, step):
-    """The run is saved after the step in which the signal comes, or after its first step."""
+    """The run is saved after the step in which the signal comes, at the earliest after step 1."""
     config = settings(**LONG)
     child = train(config, tmp_path / "child", before(point, send(number)))
     assert child.wait() == (130 if number == signal.SIGINT else 143)
@@ -201,7 +201,7 @@ def test_r13_two_hundred_flipped_bits(settings, undisturbed, tmp_path, capsys):
 
 
 def flips(settings, undisturbed: Path, tmp_path: Path, number: int, seed: int) -> tuple[int, int]:
-    """Flips a bit in a file of a stopped run or of its data, then resumes the run; repeats this.
+    """Flips a bit in a file of a stopped run or of its data and resumes it, `number` times.
 
     The run must report the damaged file or end with the undisturbed run's bytes. Returns the number
     of times that it did each.

@@ -63,7 +63,7 @@ def test_what_counts_as_divergence(settings):
     assert ended(config, [8.0] * 200) == 149
     assert ended(config, [6.5] * 200) is None  # as high as a new model's
     assert ended(config, [16.0] * 49 + [6.9] * 500) is None  # as in fine-tuning on other text
-    assert ended(config, ([2.0] * 60 + [30.0] * 99) * 3) is None  # spikes
+    assert ended(config, ([2.0] * 60 + [30.0] * 99) * 3) is None  # temporary spikes
     short = settings(training__max_steps=30, training__warmup_steps=50)
     assert ended(short, [348.0] * 30) == 10
 

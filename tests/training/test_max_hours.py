@@ -17,7 +17,7 @@ from tests.training.runs import as_on_a_gpu, fingerprint, run
 
 
 def clock_of_steps(hours_each: float) -> None:
-    """By the clock of the log, makes each step take this long and everything else no time."""
+    """Replaces the log's clock so that each step takes this long, and everything else no time."""
     clock = SimpleNamespace(now=0.0)
     original = loop.optimizer_step
 
@@ -63,7 +63,7 @@ def straight(tiny_data, tmp_path_factory) -> Path:
 def test_a_run_ends_after_its_hours_and_trains_on_exactly(
     settings, straight, an_hour_each, monkeypatch, on_gpu: bool
 ):
-    """The run ends after 5 steps, between checkpoints; on a GPU, results are read a step later."""
+    """The run ends after 5 steps, between checkpoints, and on a GPU after 6: results are late."""
     if on_gpu:
         as_on_a_gpu(monkeypatch.setattr)
     assert last_steps(straight) == (12, 12, "max_steps")

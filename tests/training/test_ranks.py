@@ -214,7 +214,7 @@ def test_r7_on_gpus_ranks_stop_after_the_same_step_and_resume_to_the_bit(setting
 
 
 def test_ranks_exchange_values_once_a_step(settings, tmp_path):
-    """On GPUs, this happens one step later, except for the first step, which is logged at once."""
+    """On GPUs, values are exchanged a step later, except for step 1, which is logged at once."""
 
     def begun(name: str, device: Fault) -> list[Child]:
         changes = TWO | {"training__max_steps": 6, "training__validate_every": 100,
@@ -270,7 +270,7 @@ def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
 
 
 def test_r8_a_halted_rank_is_given_up_after_the_time_out(settings, tmp_path):
-    # longer than the other rank waits for a rank that is only slow
+    # longer than the delay of a rank that is merely slow
     config = settings(**TWO, training__process_group_timeout_s=8)
     faults = {0: soon_given_up, 1: at_step(12, send(signal.SIGSTOP))}
     children = train_on(2, config, tmp_path / "a", faults)

@@ -210,7 +210,7 @@ def test_other_data_are_refused_before_anything_of_the_run_is_replaced(
     assert files(run) == before
     for folder in (run / "model", run / "checkpoints"):
         shutil.rmtree(folder)
-    assert trained(config)[0] == 0  # no model of the former data is left
+    assert trained(config)[0] == 0  # no model trained on the old data is left
 
 
 def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):

@@ -85,7 +85,8 @@ def test_r4_a_run_made_longer_goes_on_as_if_it_had_been_so_from_the_start(
 ):
     """The first end is a step without a regular checkpoint, or one with a validation.
 
-    The end of a run is always validated, so it may be the best step; models are means here.
+    The last step of a run is always validated and may be the best, so the finished model is always
+    the mean here.
     """
     same = {"training__micro_batches": 2, "training__finished_model": "average"}
     run(settings(**same, training__max_steps=end))
