@@ -77,7 +77,7 @@ def test_scores_attention_and_translations_are_of_the_text_that_is_seen(translat
 
 
 def pasted_lines(texts: list[str]) -> list[str]:
-    """Returns lines as pasted from a web page: with bullets, numbers, indentation, and `WAYS`."""
+    """Returns lines as pasted from a web page: bullets, numbers, indentation, `WAYS` in turn."""
     marks = cycle(["\u2022\t", "\u00b7\u00a0", "  ", "", "1.\u2003", "\u2013 "])
     ways = cycle(WAYS.values())
     return [f"{next(marks)}{next(ways)(text)}".removesuffix("\r") for text in texts]

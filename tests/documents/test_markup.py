@@ -308,7 +308,7 @@ def test_deep_and_long_markup_keeps_its_tags(text: str, form: str):
 ])  # fmt: skip
 @pytest.mark.parametrize("form", ["html", "xml"])
 def test_hostile_markup_ends(text: str, form: str):
-    """A scanner of quadratic time would take minutes."""
+    """A scanner with quadratic running time would need minutes."""
     text *= 500_000 // len(text)
     assert html.unescape(marked_up(text, form)).upper() == text.upper()
 

@@ -38,7 +38,7 @@ def test_a_german_reference_has_straight_quotes(line, tokens):
 
 def test_french_tokens_are_moses_french_on_both_sides():
     line = "C’est-à-dire « aujourd'hui », M. Dupont a-t-il dit…"
-    tokens = (  # of Moses' tokenizer.perl -l fr
+    tokens = (  # as by Moses' tokenizer.perl -l fr
         "C&apos; est ##AT##-##AT## à ##AT##-##AT## dire « aujourd&apos; hui » , "
         "M. Dupont a ##AT##-##AT## t-il dit ..."
     )

@@ -187,7 +187,7 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
     assert sizes[1] - sizes[0] > 100_000  # bytes
     namespace = runpy.run_path(str(exact / "translate.py"))
     ours = [each.text for each in Translator.load(model, device="cpu").translate(texts)]
-    each = [namespace["translate"]([text])[0] for text in texts]  # batches share a maximum length
+    each = [namespace["translate"]([text])[0] for text in texts]  # a batch has one maximum length
     assert each == ours
 
 

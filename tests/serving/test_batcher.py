@@ -340,7 +340,7 @@ def test_a_lone_request_has_all_cores():
     async def scene(batcher):
         await batcher.translate(["alone"] * 3, PLAIN)
         assert asked == [1]
-        while batcher._busy:  # the answer arrives before this is updated
+        while batcher._busy:  # the answer arrives before `_busy` changes
             await asyncio.sleep(0.001)
         for translator in both:
             hold(translator)

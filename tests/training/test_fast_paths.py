@@ -245,7 +245,7 @@ def test_auto_compiles_on_a_gpu_alone(settings):
 
 
 def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path):
-    """A resumed run keeps the decision, which its configuration states, even on another device."""
+    """A resumed run keeps the decision that is in its config.yaml, even on another device."""
     directory = RunDirectory(tmp_path / "run")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     decided = with_compile_decided(settings(), directory)

@@ -1,4 +1,4 @@
-"""Whole runs on an emulated GPU, in bf16 and asynchronous."""
+"""Whole runs in bf16 on an emulated, asynchronous GPU."""
 
 import signal
 from pathlib import Path
