@@ -45,8 +45,8 @@ def one_thread():
 
 @pytest.fixture(scope="session", autouse=True)
 def little_work():
-    """Makes tiny runs faster: data is prepared without worker processes, which take longer to
-    start, and validations write a single pixel, because matplotlib would take a third of the time.
+    """Makes tiny runs faster: data is prepared without worker processes, as starting them takes
+    longer, and validations write a single pixel, because matplotlib takes a third of the time.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "default_processes", lambda: 1)
