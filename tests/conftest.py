@@ -2,10 +2,10 @@
 
 import os
 
-# before torch is imported, here and in children
+# must be set before torch is imported, here and in child processes
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NMT_TESTS_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # only processes that `tests.gpus` starts have visible GPUs
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # `tests.gpus` makes GPUs visible to some processes
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,8 @@ from tests.tiny import one_pixel, tiny_settings
 
 Settings = Callable[..., Config]
 
-# no deadlines, because the machine may be slow; the same examples on every machine
+# no deadlines, because the machine may be slow; derandomized, so that all machines run the same
+# examples
 hypothesis_settings.register_profile(
     "unhurried", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -44,9 +45,8 @@ def one_thread():
 
 @pytest.fixture(scope="session", autouse=True)
 def little_work():
-    """Prepares data in the test's process by default, because starting other processes takes
-    longer. Validations plot a single pixel, because matplotlib would take a third of a tiny run's
-    time.
+    """Makes tiny runs faster: data is prepared without worker processes, as starting them takes
+    longer, and validations write a single pixel, because matplotlib takes a third of the time.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "default_processes", lambda: 1)
@@ -56,7 +56,7 @@ def little_work():
 
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory whose data/ is prepared for `tiny_settings`."""
+    """A directory whose data/ holds the prepared data of `tiny_settings`."""
     directory = tmp_path_factory.mktemp("tiny")
     config = validate(tiny_settings(directory), {}, "tiny")
     prepare(config, note=lambda line: None)
@@ -79,13 +79,13 @@ def make_settings(data: Path, folder: Path, **changes) -> Config:
 
 @pytest.fixture
 def settings(tiny_data: Path, tmp_path: Path) -> Settings:
-    """`make_settings` on the prepared tiny data, a run in a folder of the test's own."""
+    """`make_settings` with the prepared tiny data and a run directory in the test's `tmp_path`."""
     return partial(make_settings, tiny_data, tmp_path)
 
 
-# Files that take more than about four seconds, the longest first. A worker gets whole files, so the
-# last ones must be short if all workers are to end together. `pytest --durations=0` lists
-# durations.
+# Files that take more than about four seconds, the slowest first. A worker gets whole files, so all
+# workers end at about the same time only if the last files are short. `pytest --durations=0` lists
+# the durations.
 _LONG = [
     "test_ranks.py", "test_faults.py", "test_simulated_gpu.py", "test_documents.py", "test_cli.py",
     "test_page.py", "test_fast_paths.py", "test_prepare_interrupted.py", "test_train.py",
@@ -100,6 +100,6 @@ _LONG = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs the test files that take longest first."""
+    """Runs the slowest test files first."""
     places = {name: place for place, name in enumerate(_LONG)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))

@@ -1,7 +1,7 @@
-"""Makes the GPUs of the machine visible to chosen processes; `conftest` hides them from all others.
+"""Makes the machine's GPUs visible to chosen processes; `conftest` hides them from all others.
 
-If GPUs were visible, all tests would run on them, with several workers at once, and tests with
-several ranks would fail on machines with fewer GPUs than ranks.
+If GPUs were visible everywhere, all tests would run on them, with several workers at once, and
+tests with several ranks would fail on machines with fewer GPUs than ranks.
 """
 
 import os
@@ -24,7 +24,7 @@ def environment() -> dict[str, str]:
 @cache
 def count() -> int:
     """Returns the number of GPUs that are visible in that environment."""
-    import torch  # not before `conftest` has set the number of threads
+    import torch  # imported late: `conftest` sets the number of threads first
 
     if torch.version.cuda is None and torch.version.hip is None:
         return 0

@@ -1,4 +1,4 @@
-"""A program that uses nmt: run by test_library.py, and checked by mypy in strict mode."""
+"""A program that uses nmt. test_library.py runs it, and mypy checks it in strict mode."""
 
 from collections.abc import Iterator, Sequence
 from typing import assert_type
@@ -7,7 +7,7 @@ from nmt import Attention, NextToken, ScoredTranslation, SearchOptions, Translat
 
 
 def use(model: str, texts: Sequence[str]) -> list[str]:
-    """Returns the translations of texts, after calling all other functions of the library."""
+    """Calls all other functions of the library, then returns the translations of the texts."""
     translator = Translator.load(model, device="cpu")
     one = assert_type(translator.translate(texts[0], beam=3, n_best=3), Translation)
     assert_type(one.alternatives, list[Translation])

@@ -16,9 +16,9 @@ PROGRAMS = {
 }  # fmt: skip
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?:(?:    .*)?\n)+")  # after a blank line
-_LINE = re.compile(r"(?:[^\n]*\\\n)*[^\n]+")  # with those that continue it
+_LINE = re.compile(r"(?:[^\n]*\\\n)*[^\n]+")  # with its continuation lines
 _INLINE = re.compile(r"`([^`]+)`")
-_NOT_RUN = re.compile(r"<!-- not run: (.+) -->\n+\Z")  # before a block; a reader does not see it
+_NOT_RUN = re.compile(r"<!-- not run: (.+) -->\n+\Z")  # precedes a block; not displayed
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Command:
 
     where: str  # document:line
     text: str
-    is_block: bool  # otherwise it is within a sentence, possibly with placeholders such as MODEL
+    is_block: bool  # else inline, perhaps with placeholders such as MODEL
     not_run: str = ""  # the document's reason why no test can run it
     is_python: bool = False
 
@@ -42,10 +42,10 @@ def nearest(word: str) -> str | None:
 
 
 def commands(document: Path) -> list[Command]:
-    """Returns all blocks of commands and of Python, and all inline code that begins with a program.
+    """Returns all blocks of commands or Python, and all inline code that begins with a program.
 
-    A block in which no line begins with a program, or with a similar word, shows output or a
-    formula.
+    A block in which no line begins with a program, or with a similar word, is taken for output or
+    a formula.
     """
     text, name = document.read_text(encoding="utf-8"), str(document.relative_to(ROOT))
     found: list[tuple[int, Command]] = []
@@ -80,7 +80,7 @@ def commands(document: Path) -> list[Command]:
 
 
 def yaml_files(document: Path) -> dict[str, str]:
-    """Returns the YAML blocks of a document, by the last file name in the text before each."""
+    """Maps the last file name that precedes each YAML block of a document to the block."""
     text = document.read_text(encoding="utf-8")
     found = {}
     for match in _FENCED.finditer(text):
@@ -117,7 +117,7 @@ def messages(document: Path) -> list[str]:
 
 
 def what_the_code_says() -> list[re.Pattern[str]]:
-    """Returns patterns for the texts in the code; they match the start or end of a message."""
+    """Returns patterns for the texts in the code, which match the start or the end of a message."""
     found = []
     for path in (ROOT / "nmt").rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
@@ -126,15 +126,15 @@ def what_the_code_says() -> list[re.Pattern[str]]:
             if node in inside:
                 continue
             fixed = list(_fixed_parts(node))
-            # "{problem}, {remedy}" would fit any message
+            # short texts are left out: "{problem}, {remedy}" would match any message
             if sum(map(len, fixed)) >= 15:
                 pattern = ".+".join(map(re.escape, fixed)).removeprefix("nmt:\\ warning:\\ ")
-                found.append(re.compile(f"^{pattern}|{pattern}$"))  # at either end
+                found.append(re.compile(f"^{pattern}|{pattern}$"))
     return found
 
 
 def _fixed_parts(node: ast.AST) -> Iterator[str]:
-    """Yields the text between the values that are filled in, by an f-string or by braces."""
+    """Yields the text between the placeholders of an f-string or of a string with braces."""
     match node:
         case ast.Constant(value=str(text)):
             yield from re.split(r"\{\w*\}", text)

@@ -1,4 +1,4 @@
-"""Time limits after which tests consider a process hung, longer than any machine should need."""
+"""Time limits after which tests consider a process hung; no machine should need that long."""
 
 import time
 from collections.abc import Callable

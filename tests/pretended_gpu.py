@@ -1,4 +1,4 @@
-"""Emulates a GPU on a CPU: graphs on recorded addresses, and the current device of each thread.
+"""Emulates a GPU on a CPU: CUDA graphs, and the current device of each thread.
 
 Like a real CUDA graph, a graph repeats the captured operations on the same memory, without running
 Python again. Repeating them raises an error if some of that memory was freed.
@@ -62,12 +62,12 @@ class Recording(TorchDispatchMode):
         return found
 
     def repeat(self) -> None:
-        """Repeats the operations in the same memory; raises AssertionError if some was freed."""
+        """Repeats the operations in the same memory; raises AssertionError if any was freed."""
         for func, args, kwargs, outputs in self.operations:
             inputs = {each.storage for each in tree_leaves((args, kwargs)) if _is_place(each)}
             written = [each for each in tree_leaves(outputs) if _is_place(each)]
             if not func._schema.is_mutable and all(each.storage in inputs for each in written):
-                continue  # a view, which launches nothing
+                continue  # a view launches no kernel
             args, kwargs = tree_map_only(Place, self._tensor, (args, kwargs))
             found = func(*args, **kwargs)
             if not func._schema.is_mutable:
@@ -94,13 +94,17 @@ def _is_place(leaf: object) -> bool:
 
 @dataclass
 class Gpu:
-    """Records operations with their devices, and sets the amount of memory that is reported as
-    free.
+    """The emulated GPU.
+
+    Attributes:
+        calls: names of the operations so far, each with its device.
+        free: number of bytes that `mem_get_info` reports as free.
+        pools: memory pools in which graphs were captured.
     """
 
     calls: list[tuple[str, int]] = field(default_factory=list)
     free: int = 1 << 40
-    pools: set[int] = field(default_factory=set)  # memory pools in which graphs were captured
+    pools: set[int] = field(default_factory=set)
 
     def count(self, what: str) -> int:
         return sum(name == what for name, _ in self.calls)
@@ -175,7 +179,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
         def replay(self) -> None:
             assert self.recording
-            gpu.calls.append(("replay", OWN))  # it has a device of its own
+            gpu.calls.append(("replay", OWN))  # on the device of the capture
             self.recording.repeat()
 
         def pool(self) -> int:
@@ -185,7 +189,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
     @contextmanager
     def graph(captured: CUDAGraph, pool=None, stream=None, capture_error_mode="global"):
-        if stream is None:  # as torch does: one for all devices
+        if stream is None:  # like torch, one stream for all devices
             default[:] = default or [Stream()]
             stream = default[0]
         if capture_error_mode != "thread_local":  # a loader's thread allocates pinned memory

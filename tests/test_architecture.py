@@ -1,4 +1,4 @@
-"""The order of packages, and what the source must never contain."""
+"""Checks the import order of the packages, and that nothing can run code from a file."""
 
 import ast
 import subprocess
@@ -14,7 +14,7 @@ from nmt.storage import names
 from nmt.storage.atomic import PREFIX
 
 ROOT = Path(nmt.__file__).parent
-# A module may import only from its own row and from rows above it.
+# A module may import only from its own package and from packages listed before it.
 ROOMS = [
     "errors", "paper", "system", "signals", "processes", "storage", "config", "model", "cpu_memory",
     "demo_language", "data", "runs", "decoding", "documents", "translator", "lines", "evaluation",
@@ -34,7 +34,7 @@ def room_of(path: Path) -> str:
 
 
 def imported_rooms(path: Path) -> set[str]:
-    """Returns the packages that a module imports anywhere, also under `if TYPE_CHECKING`."""
+    """Returns the packages imported anywhere in a module, also under `if TYPE_CHECKING`."""
     found = set()
     for node in ast.walk(tree_of(path)):
         names = []
@@ -80,14 +80,14 @@ def test_every_room_is_listed():
 
 
 def file_of(name: str) -> Path:
-    """Returns the file of a module or package; for a package its `__init__.py`."""
+    """Returns the file of a module, or the `__init__.py` of a package."""
     path = ROOT.parent / name.replace(".", "/")
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 @cache
 def imported_modules(path: Path) -> set[Path]:
-    """Returns the files of nmt that a module imports anywhere, also under `if TYPE_CHECKING`."""
+    """Returns the files of nmt imported anywhere in a module, also under `if TYPE_CHECKING`."""
     found = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -102,7 +102,7 @@ def imported_modules(path: Path) -> set[Path]:
 def test_no_modules_import_each_other():
     graph = {path: imported_modules(path) for path in MODULES}
     assert sum(map(len, graph.values())) > 100
-    TopologicalSorter(graph).prepare()  # CycleError names them
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
 OWNERS = {
@@ -111,7 +111,7 @@ OWNERS = {
     "data",
     "runs",
     "export",
-}  # names of files in runs and in prepared data
+}  # packages that may name files of runs and of prepared data
 
 
 def test_files_are_named_once_and_by_their_owners_alone():
@@ -120,8 +120,8 @@ def test_files_are_named_once_and_by_their_owners_alone():
     for path in MODULES:
         nodes, room = ast.walk(tree_of(path)), room_of(path)
         found = {node.value for node in nodes if isinstance(node, ast.Constant)} & known
-        # the parameter that names a published test set is called as the folder is
-        # and a package as what is written with it, and a setting as the file that it names
+        # names with a second meaning: the parameter for a published test set, the Python package
+        # tensorboard, and a setting
         others = {
             "evaluation": {"test_set"}, "cli": {"tensorboard"}, "config": {"tokenizer.model"}
         }.get(room, set())  # fmt: skip
@@ -130,7 +130,7 @@ def test_files_are_named_once_and_by_their_owners_alone():
 
 
 def test_the_model_needs_torch_and_numpy_alone():
-    """Checks the loaded modules in a new interpreter."""
+    """Imports the model in a new interpreter and checks the loaded modules."""
     code = """if True:
         import sys
         def loaded(): return {name.split(".")[0] for name in sys.modules}
@@ -155,7 +155,7 @@ def test_the_model_needs_torch_and_numpy_alone():
 UNSAFE_MODULES = {
     "cloudpickle", "dill", "joblib", "marshal", "pickle", "runpy", "shelve",
 }  # fmt: skip
-UNSAFE_CALLS = {  # by the last part of their name
+UNSAFE_CALLS = {  # matched by the last part of a call's name
     "__import__", "exec", "extract", "extractall", "full_load", "full_load_all", "import_module",
     "load_all", "popen", "read_pickle", "system", "unpack_archive", "unsafe_load",
     "unsafe_load_all",

@@ -1,10 +1,10 @@
-"""The commands of README, docs and recipes work in the order in which they appear.
+"""Runs the commands of README, docs and recipes in the order in which they appear.
 
 Every `nmt` line is run, with small sizes for training and with local text instead of a download.
 Its input must exist in the repository, be created by an earlier line, or be a file that the reader
-provides. If a line needs a finished run that no earlier line has trained, a small run replaces it.
-Python blocks are run too. If no test can run a block, the document gives the reason before the
-block, as `<!-- not run: REASON -->`; the `nmt` lines in it are still parsed.
+provides. If a line needs a finished run that no earlier line has trained, a small run is copied to
+its place. Python blocks are run too. If no test can run a block, the document gives the reason
+before the block, as `<!-- not run: REASON -->`; the `nmt` lines in it are still parsed.
 """
 
 import io
@@ -68,7 +68,7 @@ STANDS_FOR = {  # placeholders that a reader replaces
     "F": "news.en", "F.html": "new.html", "DIR": "new", "TEXT": "The man reads.", "L": "de",
     "KEY=VALUE": "training.max_steps=3",
 }  # fmt: skip
-OFFERED = {  # the reader's own files, with the fixture's text
+OFFERED = {  # the reader's own files, and the files of the fixture that replace them
     "news.en": "train.en", "news.de": "train.de", "back.en": "train.en", "mono.de": "train.de",
 }  # fmt: skip
 OFFERED |= {
@@ -77,16 +77,16 @@ OFFERED |= {
     for s in ("train", "valid", "test")
     for side in ("en", "de")
 }
-OFFERED |= {f"{name}.gz": kept for name, kept in OFFERED.items()}  # known by content, not by name
+OFFERED |= {f"{name}.gz": kept for name, kept in OFFERED.items()}  # uncompressed content is fine
 OFFERED |= {f"test_2016_flickr.{side}.gz": f"test.{side}" for side in ("en", "de")}
 MINE = "[{text: {source: %s.en, target: %s.de}}]"  # instead of a download
 TEXT_DATA = [
     f"data.{part}={MINE % (name, name)}"
     for part, name in (("train", "train"), ("validation", "valid"), ("test", "test"))
 ]
-SCRIPTS = {  # what makes all that these scripts make takes long; where they are run in small
+SCRIPTS = {  # scripts that take too long here, and the tests that run them on less data
     "docs/reference.py": "test_documents.py",
-    "recipes/back_translation/halves.py": "recipes/test_demo_scripts.py",  # unless text is there
+    "recipes/back_translation/halves.py": "recipes/test_demo_scripts.py",  # run if its input exists
     "recipes/paper_figures/paper_figures.py": "recipes/test_paper_figures.py",
     "recipes/at_scale/translate.py": "recipes/test_at_scale.py",
     "recipes/exports/compare.py": "export/test_export.py",
@@ -99,7 +99,7 @@ SCRIPTS = {  # what makes all that these scripts make takes long; where they are
     "recipes.speed.memory": "gpu/test_simulated_gpu.py",
     "recipes.speed.shortlist": "recipes/test_speed.py",
 }
-OTHERS = {  # programs that are not called here, and what their lines are held to
+OTHERS = {  # programs that are not run here, and the tests that check their lines
     "make": "test_targets_exist_and_call_nmt_as_it_is",
     "pip": "test_extras_and_constraints_are_there",
     "python3": "test_extras_and_constraints_are_there",
@@ -122,10 +122,9 @@ READ = (
 
 
 def nmt_words(command: Command) -> list[str] | None:
-    """Returns the arguments of `nmt` in a line, also after a pipe or in torchrun; None without
-    `nmt`.
+    """Returns the arguments of `nmt` in a line, also after a pipe or in torchrun.
 
-    Also None if the line only names a command, as sentences do.
+    Returns None if the line does not call `nmt`, or if it only names a command, as sentences do.
     """
     if command.is_python:
         return None
@@ -143,10 +142,10 @@ def nmt_words(command: Command) -> list[str] | None:
 
 
 def test_the_documents_are_read():
-    """Detects a change of format after which blocks would not be found."""
+    """Fails if the format of the documents changes so that blocks are no longer found."""
     assert len(DOCUMENTS) >= 8
     without = {document.name for document, found in COMMANDS.items() if not found}
-    assert without <= {"README.md"}  # that of docs/, which has links alone
+    assert without <= {"README.md"}  # docs/README.md has only links
     assert len([c for c in ALL if nmt_words(c)]) > 35
     assert len([c for c in ALL if c.is_python]) >= 2
 
@@ -156,7 +155,7 @@ BLOCKS = [c for c in ALL if c.is_block and not c.is_python]
 
 @pytest.mark.parametrize("command", BLOCKS, ids=lambda c: c.where)
 def test_a_block_of_commands_holds_nothing_else(command: Command):
-    """Otherwise a command could be mistaken for output and not be run."""
+    """If a block also contained output, a command could be taken for output and not be run."""
     assert command.program in PROGRAMS, f"{command.program}: {nearest(command.program)}?"
 
 
@@ -202,7 +201,7 @@ def test_the_map_of_the_paper_names_what_is_there():
 
 
 def test_the_table_of_promises_names_every_test_of_a_row():
-    """Tests that tests/README.md names exist, and each test named after a row is in that row."""
+    """Checks that the tests in tests/README.md exist, and that every test of a row is listed."""
     tests = ROOT / "tests"
     text = (tests / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w/*]+(?:\.py)?)::([\w*]+)`", text)
@@ -223,9 +222,9 @@ def test_the_table_of_promises_names_every_test_of_a_row():
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch) -> Path:
-    """Changes to a writable directory with the repository's files and the reader's files."""
+    """A writable current directory with the repository's files and the reader's own files."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(machine, "probe", lambda device: lambda: 1.0)  # none waits for a better
+    monkeypatch.setattr(machine, "probe", lambda device: lambda: 1.0)  # all phases are equally fast
     monkeypatch.setattr(machine, "_COPY_BYTES", 1 << 20)
     monkeypatch.setattr(machine, "_LEAST_S", 0.0)
     monkeypatch.setattr(machine, "_LEAST_TIMING_S", 0.0)
@@ -290,7 +289,7 @@ def python(code: str) -> None:
 
 
 def script(words: list[str]) -> None:
-    """Checks the arguments of a Python script, and runs it if that is short."""
+    """Checks the arguments of a Python script, and runs the script if that takes little time."""
     name = words[1] if words[0] == "-m" else words[0]
     rest = words[words.index(name) + 1 :]
     if name == "pytest":
@@ -317,7 +316,7 @@ def script(words: list[str]) -> None:
 
 
 def redirected(name: str, words: list[str]) -> None:
-    """`python NAME ... < input > output`"""
+    """Runs `python NAME ... < input > output`."""
     places = {sign: words[words.index(sign) + 1] for sign in "<>" if sign in words}
     ends = [words.index(sign) for sign in places]
     given = Path(places["<"]).read_bytes() if "<" in places else b""
@@ -345,14 +344,14 @@ def run(arguments: list[str], command: Command, monkeypatch) -> None:
         ]
     if name == "benchmark" and parsed.config.is_file():
         arguments = [*arguments, *SMALL, *SMALL_DEMO]
-    if name == "serve":  # until it is told to stop: tests/serving has what it answers
+    if name == "serve":  # runs until it is stopped; tests/serving checks its answers
         return
     if {"--test-set", "--comet"} & set(arguments):
         assert not command.is_block, "it needs a download, which the document has to say"
         return
     if name == "export":
         if "huggingface" in arguments:
-            return  # transformers takes seconds to import: export/test_export.py runs it
+            return  # slow, because it imports transformers; export/test_export.py runs it
         arguments[1] = exportable()
     if name == "average":  # the fixture's run has three checkpoints
         arguments[arguments.index("--last") + 1] = "3"
@@ -369,14 +368,14 @@ def in_small(config: Config, command: Command) -> list[str]:
         small += TEXT_DATA
     elif config.data.directory == "data/demo":
         small += SMALL_DEMO
-    if Path(config.training.run_directory).exists():  # a small one perhaps, of other settings
+    if Path(config.training.run_directory).exists():  # perhaps a small run with other settings
         place = f"line-{command.where}"
         small += [f"training.run_directory=runs/{place}", f"data.directory=data/{place}"]
     return small
 
 
 def exportable() -> str:
-    """Creates a model without an attention window, which export formats do not support."""
+    """Trains a model without an attention window, because no export format supports windows."""
     run = "runs/exportable"
     if not Path(run).exists():
         where = [f"training.run_directory={run}", "data.directory=data/exportable"]
@@ -385,7 +384,7 @@ def exportable() -> str:
 
 
 def bring(path: Path) -> None:
-    """Copies a small run to the place of a model whose training takes too long."""
+    """Copies a small run to `path`, in place of a model whose training takes too long."""
     if path.exists():
         return
     assert str(path) in RUNS, f"{path} is nowhere made"
@@ -393,7 +392,7 @@ def bring(path: Path) -> None:
 
 
 def outside_of_make() -> dict[str, str]:
-    """Returns the environment without the variables of `make test`, which change make's output."""
+    """Returns the environment without the variables of `make test`, which change its output."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFL"))}
 
 
@@ -422,7 +421,7 @@ def test_targets_exist_and_call_nmt_as_it_is(line: str):
 
 
 def test_make_demo_ends_in_a_score(tmp_path: Path):
-    """Runs the Makefile's own lines in a copy whose .venv uses this interpreter."""
+    """Runs the real Makefile in a copy of the project whose .venv uses this interpreter."""
     for name in ("nmt", "configs", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):

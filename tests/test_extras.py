@@ -1,4 +1,4 @@
-"""Commands without the packages of extras: they work, or name the missing extra."""
+"""Commands work without the packages of the extras, or name the extra that is missing."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def packages(requirements: list[str]) -> set[str]:
 
 
 def test_translating_needs_no_extra_and_others_name_theirs(tmp_path: Path):
-    """Removes all packages of all extras; a missing one is reported before anything is written."""
+    """No package of an extra can be imported; commands report that before they write anything."""
     place = copied(tmp_path / "place")
     (place / "text").write_text("The dog sees a cat.\n", encoding="utf-8")
     demo = (ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def test_the_packages_of_extras_are_those_that_are_installed():
 def test_the_image_has_what_serving_an_export_needs():
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     [installed] = re.findall(r"--constraint \S+ +([^&]*?) +&&", text)
-    without = {"torch", "safetensors", "tqdm"}  # which that needs not, see test_exported.py
+    without = {"torch", "safetensors", "tqdm"}  # not for exports, see test_exported.py
     wanted = packages(project()["dependencies"]) - without
     for extra in ("ctranslate2", "serve"):
         wanted |= packages(project()["optional-dependencies"][extra])

@@ -70,7 +70,7 @@ def test_report_writes_one_page_of_several_runs(run: Path, tmp_path: Path, capsy
     shutil.copytree(run, tmp_path / "other")
     assert main(["report", str(run), str(tmp_path / "other"), "--output", str(page)]) == 0
     assert "Settings in which the runs differ" in page.read_text()
-    assert "Settings in which the runs differ" not in one  # one run by two names
+    assert "Settings in which the runs differ" not in one  # two paths of the same run
     assert not list(tmp_path.rglob(".tmp-*"))
 
 
@@ -93,6 +93,6 @@ def test_r12_a_full_disk_leaves_no_half_output(run: Path, tmp_path: Path, capsys
     for arguments, _ in commands:
         assert main(arguments) == 0
     former = Path(page).read_bytes()
-    with full_disk(10_000):  # the scores are kept by now, the page is larger
+    with full_disk(10_000):  # the page is larger; the scores are already saved
         assert main(commands[2][0]) == 5
     assert Path(page).read_bytes() == former

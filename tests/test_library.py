@@ -1,4 +1,4 @@
-"""The library as imported by a program."""
+"""The library, as a program that imports it uses it."""
 
 import ast
 import pickle
@@ -111,7 +111,7 @@ def test_each_kind_of_error_has_its_status():
         "InputError": Status.INPUT,
         "ArgumentError": Status.INPUT,
         "LostRankError": Status.INPUT,
-        "ReportedElsewhereError": Status.INPUT,  # default; instances take that of the other process
+        "ReportedElsewhereError": Status.INPUT,  # instances have the other process's status
         "NoModelError": Status.NO_MODEL,
         "DivergedError": Status.DIVERGED,
         "LastingError": Status.INPUT,

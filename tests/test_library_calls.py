@@ -1,4 +1,4 @@
-"""Translator calls from a program: details, alternatives, scores and streams."""
+"""Calls of a Translator: details, alternatives, scores and streams."""
 
 import copy
 import os
@@ -82,7 +82,7 @@ def test_each_token_has_the_models_log_probability(
 def test_an_ensemble_scores_as_it_translates(ensemble: Translator):
     found = ensemble.translate(TEXTS[0], prefix="Der Hund")
     scored = ensemble.score([TEXTS[0]], [found.text])[0]
-    assert scored.pieces == found.pieces  # the spelling must be equal
+    assert scored.pieces == found.pieces  # the tokenizer splits the text in the same way
     assert scored.log_probabilities == pytest.approx(found.token_log_probabilities, abs=1e-4)
 
 
@@ -132,7 +132,7 @@ def test_a_stream_is_translated_in_order_and_taken_as_needed(translator: Transla
     assert [each.text for each in some] == [each.text for each in expected]
     others = [[other.text for other in each.alternatives] for each in some]
     assert others == [[other.text for other in each.alternatives] for each in expected]
-    assert list(map(len, others[:2])) == [1, 0]  # the second is blank
+    assert list(map(len, others[:2])) == [1, 0]  # the second text is blank
     assert list(translator.stream(iter([]))) == []
 
 
@@ -270,7 +270,7 @@ def test_threads_compute_one_at_a_time(translator: Translator, monkeypatch: pyte
     inside, most = 0, 0
     counting = threading.Lock()
     kind = type(translator.transformer)
-    embed = kind.embed  # called by all three
+    embed = kind.embed  # all three methods call it
 
     def slow(*arguments):
         nonlocal inside, most

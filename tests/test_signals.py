@@ -33,7 +33,7 @@ def test_nohup_keeps_its_promise():
 
 @pytest.mark.parametrize("patience_s", [PATIENCE_S, 0])
 def test_what_is_being_imported_is_imported_first(patience_s, tmp_path, monkeypatch):
-    """A package in C would turn Stopped into an ImportError, or abort; the wait is limited."""
+    """Stopped is raised after an import in progress, which it could crash; the wait is limited."""
     monkeypatch.setattr(signals, "_LONGEST_IMPORT_S", patience_s)
     monkeypatch.syspath_prepend(tmp_path)
     name = f"interrupted_{bool(patience_s)}"

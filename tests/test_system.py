@@ -1,4 +1,4 @@
-"""Imitates systems other than Linux by removing the features that they lack."""
+"""Emulates systems other than Linux by removing the features that they lack."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_windows_is_refused_in_one_line():
 def test_without_proc_and_pidfd_ranks_are_watched_through_the_store_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """As on macOS. Without either, or without only one of them, nothing is raised."""
+    """Emulates macOS. Neither the lack of pidfd alone nor the lack of both raises an error."""
     peers = Peers(0, 2, None, 1.0)  # type: ignore[arg-type]
     here = own_process()
     assert here is not None

@@ -1,4 +1,4 @@
-"""Pasted text is translated, scored and used for training as it looks."""
+"""Invisible differences in pasted text do not change how it is translated, scored and prepared."""
 
 from itertools import cycle, islice
 from pathlib import Path
@@ -47,7 +47,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def translator(tiny_data: Path) -> Translator:
-    """An untrained model, which reacts to every difference in tokens."""
+    """An untrained model; any change of its input tokens changes its output."""
     config = make_settings(tiny_data, tiny_data)
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
@@ -77,7 +77,7 @@ def test_scores_attention_and_translations_are_of_the_text_that_is_seen(translat
 
 
 def pasted_lines(texts: list[str]) -> list[str]:
-    """Lines as from a web page: bullets, numbers, indentation, and each of `WAYS` in turn."""
+    """Returns lines as pasted from a web page: bullets, numbers, indentation, `WAYS` in turn."""
     marks = cycle(["\u2022\t", "\u00b7\u00a0", "  ", "", "1.\u2003", "\u2013 "])
     ways = cycle(WAYS.values())
     return [f"{next(marks)}{next(ways)(text)}".removesuffix("\r") for text in texts]

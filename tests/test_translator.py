@@ -67,7 +67,7 @@ def translator(tokenizer) -> Translator:
     config = small_config()
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
-    with torch.no_grad():  # sharper than after initialization: fewer repetitions, more EOS
+    with torch.no_grad():  # a sharper distribution: fewer repetitions, more EOS
         transformer.embedding.mul_(3)
         transformer.decoder_norm.weight.normal_(generator=torch.Generator().manual_seed(1))
         transformer.decoder_norm.bias.copy_(transformer.embedding[EOS_ID] * 0.6)
@@ -85,7 +85,7 @@ def short(n: int) -> list[str]:
 
 
 def test_r19_fuzzed_lines_whatever_the_batch_size(translator):
-    """Keeps the number of lines and blank lines; output is identical for any --batch-tokens."""
+    """Lines are neither lost nor added, blank lines stay blank, and batch sizes do not matter."""
     data = b"\n".join([*fuzzed_lines(249, seed=5, longest=50), b"the man"])
 
     def translated(data: bytes, batch_tokens: int | None) -> list[str]:
@@ -120,7 +120,7 @@ def test_r19_independent_of_batch_size_and_order(translator):
     [(1, 6, 16_384), (1, 12, 16_384), (1, 3, 32_768), (2, 3, 16_384), (1, 1, 49_152)],
 )
 def test_batches_of_small_models_hold_more_tokens(members: int, layers: int, tokens: int):
-    """The reference is the base model's keys and values: 6 layers, 8 heads of 64."""
+    """Batch sizes are relative to the base model's keys and values: 6 layers, 8 heads of 64."""
     sizes = {"encoder_layers": 1, "decoder_layers": layers, "d_model": 8, "d_ff": 8, "heads": 8}
     transformers = [Transformer(Model(**sizes), 10, 10) for _ in range(members)]
     found = BatchedSearch(transformers, Decoding(), reads_as=tuple)
@@ -129,7 +129,7 @@ def test_batches_of_small_models_hold_more_tokens(members: int, layers: int, tok
 
 @pytest.mark.parametrize(("beam", "bound"), [(1, 300), (4, 300), (4, 20)])
 def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, beam, bound):
-    """The bound includes padded sources and hypotheses of maximum length."""
+    """The bound counts padded sources, and all hypotheses at the maximum length."""
     batches = []
 
     def recording(transformer, src, beam, max_length, *only):
@@ -145,7 +145,7 @@ def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, bea
 
 @pytest.mark.parametrize("window", [None, 3])
 def test_log_probability_is_the_models_own(translator, tokenizer, window, monkeypatch):
-    """The search's log-probability equals that of teacher forcing."""
+    """The search returns the log-probability that teacher forcing gives."""
     monkeypatch.setattr(translator.transformer, "attention_window", window)
     text = "the old man reads a book"
     for found in translator.n_best([text], SearchOptions(beam=5, n_best=5))[0]:
@@ -199,7 +199,7 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
     assert parts_of(translator, japanese * 10) == [japanese] * 10
     assert parts_of(translator, "ab. " * 3) == ["ab. ab. ab."]
     as_long_as_can_be = "a" + " a" * 22
-    assert len(translator.tokenizer.encode(as_long_as_can_be)) == 23  # and EOS
+    assert len(translator.tokenizer.encode(as_long_as_can_be)) == 23  # EOS is the 24th
     assert parts_of(translator, as_long_as_can_be) == [as_long_as_can_be]
 
 
@@ -209,7 +209,7 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
      "これは本です。" * 10],
 )  # fmt: skip
 def test_cutting_ends_and_loses_nothing(translator, text):
-    """Only white space is lost; a character's bytes may be split."""
+    """Only white space is lost. The bytes of one character may be in different parts."""
     parts_of(translator, text)
     [parts] = translator._cutter.cut([text])
     again = translator.tokenizer.decode([i for part in parts for i in part])
@@ -343,7 +343,7 @@ def test_devices_there_are(monkeypatch):
 
 
 def test_n_best_lists_hold_different_texts(translator, monkeypatch):
-    """Equal texts count once, and the list still has the requested length."""
+    """Hypotheses with equal texts count once, and the list still has the requested length."""
     decode = translator.tokenizer.decode
     monkeypatch.setattr(translator.tokenizer, "decode", lambda ids: decode(ids).replace("e", "a"))
     options = SearchOptions(beam=8, n_best=4)
@@ -506,7 +506,7 @@ def test_no_ngram_comes_twice(translator):
 
 
 def test_several_models_average_their_probabilities(translator, tokenizer):
-    """The log-probability equals teacher forcing with averaged probabilities."""
+    """The log-probability is that of teacher forcing with the mean of the probabilities."""
     other = new_transformer(translator.config).eval()
     other.initialize(2)
     both = Translator.of(translator.transformer, tokenizer, translator.config, others=[other])
@@ -531,7 +531,7 @@ def test_several_models_average_their_probabilities(translator, tokenizer):
 
 
 def test_alignments_number_the_words_of_whole_texts(translator, monkeypatch):
-    """Each target word is linked to the last word of its part, numbered in the whole text."""
+    """Each target word is linked to the last word of its part, by its number in the whole text."""
 
     def at_the_last_token(transformers, pairs):
         return [np.eye(len(src))[[-2] * len(tgt)] for src, tgt in pairs]
@@ -579,9 +579,8 @@ def test_options_that_do_not_go_together(options, message):
 
 @pytest.mark.parametrize("options", [{"beam": 4, "n_best": 4}, {"beam": 1}, {"mbr": 8}], ids=str)
 def test_steps_in_tensors_of_fixed_shapes_find_the_same(translator, options, monkeypatch):
-    """Simulates a GPU; the second call reuses the buffers of the first.
-
-    Two batches are in flight, each with its own buffers.
+    """As on a GPU, three batches take turns, each with its own buffers. The second call reuses the
+    buffers of the first.
     """
     search = SearchOptions(**options, batch_tokens=100)
     expected = translator.n_best(short(9), search, prefix="der")

@@ -1,4 +1,4 @@
-"""The wheel, installed outside the checkout: all files that the code reads are in it."""
+"""The wheel, installed outside the checkout, contains all files that the code reads."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ for command in (
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's content, built from a copy of the files in git."""
+    """A folder in which the wheel is installed, built from a copy of the source."""
     needed = metadata.metadata("setuptools")["version"] if _has("setuptools") else "0"
     if int(needed.split(".")[0]) < 77 or not _has("pip"):
         pytest.skip("builds need pip and setuptools 77 or later, which are not here")
@@ -61,7 +61,7 @@ def pip(arguments: list[str]) -> None:
 
 
 def below(folder: Path) -> set[str]:
-    """Returns files by path, including linked folders, without files that Python has compiled."""
+    """Returns the relative paths of all files, in linked folders too, without compiled files."""
     return {
         str(Path(place, name).relative_to(folder))
         for place, _, names in os.walk(folder, followlinks=True)
@@ -78,7 +78,7 @@ def test_every_file_of_the_package_is_in_the_wheel(installed: Path):
 
 
 def test_a_checkout_named_nmt_is_imported_from_its_parent_folder(installed: Path, tmp_path: Path):
-    """As `pip install -e` leaves it, and not as a package that the folder itself would be."""
+    """After `pip install -e`, Python must not take the checkout's folder itself for the package."""
     checkout = tmp_path / "nmt"
     shutil.copytree(installed.parent / "source", checkout, symlinks=True)
     build = "from setuptools.build_meta import build_editable; build_editable('built')"
@@ -97,7 +97,7 @@ def test_a_checkout_named_nmt_is_imported_from_its_parent_folder(installed: Path
 
 
 def test_commands_work_from_anywhere(installed: Path, tmp_path: Path):
-    """Templates of pages are found, and a configuration without a checkout."""
+    """Outside a checkout, the installed package finds its configurations and page templates."""
     place = copied(tmp_path / "place")
     environment = os.environ | {"PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
     options: dict = {"cwd": place, "env": environment, "capture_output": True, "text": True}

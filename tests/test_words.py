@@ -1,4 +1,4 @@
-"""The list of words that prose avoids finds them in prose only."""
+"""Unwanted words are found in prose, and not in code."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A configuration small enough for tests, and a picture that takes no time to plot."""
+"""A configuration small enough for tests, and a substitute for slow plots."""
 
 from pathlib import Path
 from typing import BinaryIO
@@ -7,7 +7,7 @@ from PIL import Image
 
 
 def tiny_settings(directory: Path) -> dict:
-    """A configuration as read from a file, with 2 + 2 layers and a vocabulary of 400."""
+    """Returns the content of a configuration file: 2 + 2 layers and a vocabulary of 400."""
     return {
         "data": {
             "directory": str(directory / "data"),
@@ -34,5 +34,5 @@ def tiny_settings(directory: Path) -> dict:
 
 
 def one_pixel(maps: object, output: BinaryIO) -> None:
-    """Writes a PNG of one pixel, in place of the heat maps that validations plot."""
+    """Writes a PNG of one pixel instead of the heat maps that validations plot."""
     Image.new("RGB", (1, 1)).save(output, format="png")

@@ -3,8 +3,8 @@
     python tests/words.py [PATTERN ...]
 
 Prose is Markdown outside of code, comments in YAML files, and docstrings, comments and messages in
-Python files. To use a word although it is on the list, write `word ok: drawn` in a
-comment on its line.
+Python files. To allow a listed word on one line, write for example `word ok: drawn` in a comment
+on that line.
 """
 
 import io
@@ -18,8 +18,8 @@ from pathlib import Path
 
 FILES = ["README.md", "*/README.md", "docs/*.md", "recipes/**/*.[my]*", "configs/**/*.yaml"]
 CODE = ["nmt/**/*.py"]
-GENERATED = Path("docs/reference.md")  # from docstrings of nmt
-WORDS = {  # patterns by replacement; a space stands for any white space, and case does not count
+GENERATED = Path("docs/reference.md")  # docs/reference.py writes it
+WORDS = {  # patterns by replacement; a space matches any white space, and case is ignored
     "EOS": "end symbols?",
     "attend to": "sees",
     "prefix": "given beginnings?",
@@ -73,7 +73,7 @@ def blank(text: str) -> str:
 
 
 def prose_of_python(text: str) -> str:
-    """Returns the comments and strings in their places, and spaces for everything else."""
+    """Returns the text with everything except comments and strings replaced by spaces."""
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
     prose = blank(text)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -1,4 +1,4 @@
-"""A machine that is always fast, with small products and copies to measure."""
+"""Replaces the machine's measurements: its speed is constant, and products and copies are small."""
 
 import pytest
 

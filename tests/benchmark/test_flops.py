@@ -1,4 +1,4 @@
-"""FLOPs by formula agree with a count of torch's operations."""
+"""The formulas for FLOPs agree with torch's FlopCounterMode."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ VOCABULARY, SOURCE, TARGET = 40, 7, 9
 
 @pytest.fixture
 def transformer(monkeypatch) -> Transformer:
-    monkeypatch.setattr(products, "has_onednn", lambda dtype: False)  # FlopCounterMode ignores it
+    monkeypatch.setattr(products, "has_onednn", lambda dtype: False)  # not counted by torch
     model = Transformer(MODEL, VOCABULARY, max_length=20)
     model.initialize(1)
     return model
@@ -73,5 +73,5 @@ def test_sentences_add_up_and_a_pair_is_divided_by_its_tokens():
 def test_at_the_quadratic_length_attention_is_half_of_the_work():
     length = quadratic_length(MODEL, VOCABULARY)
     short, whole = (flops_per_token_pair(MODEL, VOCABULARY, n) for n in (1, 1001))
-    attention = (whole - short) / 1000  # per token of length
+    attention = (whole - short) / 1000  # per token and per token of length
     assert attention * length == pytest.approx(short - attention)

@@ -1,4 +1,4 @@
-"""Measurements in slow phases are repeated, a limited number of times. The time is simulated."""
+"""Measurements in slow phases are repeated, a limited number of times, with a simulated clock."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from nmt.benchmark.gate import Gate
 
 
 class Machine:
-    """A probe that takes a second; its rate is a function of the time."""
+    """A probe that takes one second and returns `rate` of the current time."""
 
     def __init__(self, rate):
         self.rate, self.now, self.measured = rate, 0.0, []
@@ -20,7 +20,7 @@ class Machine:
         self.now += seconds
 
     def measure(self) -> tuple[float, list[float]]:
-        """Takes ten seconds and returns the time at which it began."""
+        """Takes ten seconds and returns its start time."""
         self.measured.append(self.now)
         self.now += 10
         return self.measured[-1], []
@@ -40,7 +40,7 @@ def test_what_ends_or_begins_in_a_slow_phase_is_measured_again():
     machine = Machine(lambda now: 40.0 if 20 < now < 40 else 100.0)
     found = machine.gate().measured(machine.measure, 3)
     first, second, *others = machine.measured
-    assert second < 20 < second + 10 < 40 < others[0]  # it waited until the phase had passed
+    assert second < 20 < second + 10 < 40 < others[0]  # waits until the slow phase is over
     assert (found.kept, found.dropped) == ([first, *others], 1)
     assert len(others) == 2
 
@@ -56,7 +56,7 @@ def test_a_machine_that_stays_slow_is_measured_in_the_end():
     machine = Machine(lambda now: 100.0 if now < 6 else 20 + now / 1000)
     found = machine.gate().measured(machine.measure, 4)
     assert len(machine.measured) == 12 == found.dropped + 1
-    assert found.kept == machine.measured[-1:]  # from the least slow phase
+    assert found.kept == machine.measured[-1:]  # measured in the fastest of the slow phases
     assert machine.now < 12 * 12 + gate._PATIENCE_S * (1 + 1 / gate._PAUSE_S) + 20
 
 

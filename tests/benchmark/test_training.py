@@ -1,4 +1,4 @@
-"""`nmt benchmark train`: its output, the steps it measures, and wrong arguments."""
+"""The output of `nmt benchmark train`, the steps that it measures, and wrong arguments."""
 
 import itertools
 import json
@@ -58,7 +58,7 @@ def test_what_json_holds(words: list[str], config: str, tmp_path: Path, capsys):
 
 
 def test_the_parts_are_the_time_between_what_is_reported(config: str, capsys, monkeypatch):
-    """The simulated clock advances by a second at each reading."""
+    """The simulated clock advances by one second with each reading."""
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
     monkeypatch.setattr(training, "time", clock)
     assert main(["benchmark", "train", config, "--json", "training.micro_batches=3"]) == 0
@@ -113,7 +113,7 @@ def test_each_shape_is_timed_once_with_its_gradients():
 
 
 def test_steps_are_those_of_training(settings, monkeypatch):
-    """The plan, the tokens and the learning rates equal those of a run on the same pairs."""
+    """Batches, numbers of tokens and learning rates are those of a run on the same pairs."""
     config, results = settings(training__batch_tokens=500), []
     step = training.optimizer_step
 

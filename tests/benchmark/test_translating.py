@@ -1,4 +1,4 @@
-"""`nmt benchmark translate`: its output, its workloads, and wrong arguments."""
+"""The output and the workloads of `nmt benchmark translate`, and wrong arguments."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -85,7 +85,7 @@ def test_a_model_with_drawn_sentences_and_with_a_text(tmp_path: Path, capsys):
     text.write_text("The dog sees a cat.\n\nThe man reads.\nThe dog reads.\n")
     natural = found(capsys, str(RUN), "--input", str(text), "--sentences", "3")
     assert natural.keys() == KEYS
-    assert (natural["lengths"], natural["sentences"]) == ("natural", 2)  # skips a blank line
+    assert (natural["lengths"], natural["sentences"]) == ("natural", 2)  # the blank line is skipped
 
 
 def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):

@@ -24,7 +24,7 @@ def test_no_sentence_is_longer_than_the_model_takes():
 def test_the_seed_decides():
     assert (workload.lengths(50) == workload.lengths(50)).all()
     assert (workload.lengths(50) != workload.lengths(50, seed=2)).any()
-    # unchanged, because figures of different versions are compared
+    # must never change, because figures are compared between versions
     assert workload.lengths(4)[0].tolist() == [29, 12, 21, 16]
 
 

@@ -1,4 +1,4 @@
-"""Prefixes and forbidden n-grams, compared with exhaustive searches that filter finished texts."""
+"""Prefixes and forbidden n-grams, compared with exhaustive and textbook searches."""
 
 import numpy as np
 import pytest

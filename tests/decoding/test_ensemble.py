@@ -1,4 +1,4 @@
-"""An ensemble's probabilities are the mean of its members'."""
+"""The probabilities of an ensemble are the mean of its members' probabilities."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from nmt.decoding.beam_search import search
 from nmt.decoding.ensemble import Ensemble
 from tests.decoding.toy import ToySteps, V, assert_same, toy_log_probabilities, toy_logits
 
-MEMBERS = (0, 50, 90)  # offsets of the sentence's number, so that members differ
+MEMBERS = (0, 50, 90)  # added to the sentence's number, so that members differ
 
 
 def of_member(member: int):
@@ -58,7 +58,7 @@ def test_the_mean_of_bf16_members_is_not_rounded_again():
 
 
 def test_search_over_an_ensemble_is_search_over_the_mean():
-    """Holds also when sentences leave the batch."""
+    """This also holds when sentences leave the batch."""
     sentences, limits = list(range(12)), [2, 9, 4, 7, 3, 8, 5, 6, 2, 9, 3, 1]
     found = search(ensemble(sentences, 3), limits, beam=3, alpha=0.6, n_best=3)
     mean = ToySteps(sentences, 3, mean_log_probabilities)

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk with chrF, compared with sacreBLEU pair by pair."""
+"""Minimum Bayes risk decoding with chrF, compared with sacreBLEU for each pair of samples."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Decoding on a GPU, simulated on a CPU: captured steps, devices and memory."""
+"""Decoding on an emulated GPU: captured steps, devices and memory."""
 
 import gc
 import re
@@ -28,7 +28,7 @@ TEXTS = ["the man reads", "the old man", "a dog", "a small house", "no"]
 
 @pytest.fixture
 def expected(settings):
-    """Makes translators of one model on the device of the moment."""
+    """Returns a function that creates translators with the same weights."""
     config = settings(
         model__encoder_layers=1, model__decoder_layers=1, decoding__max_extra_length=2
     )
@@ -55,11 +55,11 @@ def gpu(monkeypatch) -> Gpu:
 
 
 def test_captured_steps_read_nothing_that_moves(expected, monkeypatch):
-    """Covers several batches, sentences that leave, long outputs, and scoring in between."""
+    """Covers several batches, sentences that leave, long outputs, and interleaved scoring."""
     monkeypatch.setattr(static_stepper, "_FEW_SENTENCES", (1, 2))
     monkeypatch.setattr(static_stepper, "_SHRINK", 2)
     monkeypatch.setattr(static_stepper, "_LEAST_LENGTH", 8)
-    monkeypatch.setattr(positions, "_LEAST_ROWS", 8)  # a small table, which is replaced soon
+    monkeypatch.setattr(positions, "_LEAST_ROWS", 8)  # the table soon has to grow
     plain, line = expected(), " ".join(["the"] * 40)
     options = [{}, {"beam": 3, "n_best": 3}, {"mbr": 4}]
     wanted = [texts_of(plain, **each) for each in options]
@@ -73,7 +73,7 @@ def test_captured_steps_read_nothing_that_moves(expected, monkeypatch):
     captured = gpu.count("capture")
     assert captured > 5 and gpu.count("replay") > 2 * captured
     assert texts_of(translator) == wanted[0]
-    assert gpu.count("capture") == captured  # there are buffers of all sizes
+    assert gpu.count("capture") == captured  # buffers of all sizes exist
     long = expected(max_extra_length=40)
     assert long.translate("no", beam=2).text == wanted_long
     assert texts_of(long, beam=2) and long.translate("no", beam=2).text == wanted_long
@@ -92,8 +92,8 @@ def test_weights_that_are_changed_in_place_are_those_of_captured_steps(expected,
 
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_all_happens_on_the_models_own_device(expected, gpu, in_thread: bool):
-    """Holds for any current device, which is per thread."""
-    # torch's default stream is on device 0
+    """The current device, which is per thread, has no influence."""
+    # creates torch's default capture stream, on device 0
     torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local").__enter__()
     gpu.calls.clear()
     translator, found = expected(), []
@@ -121,7 +121,7 @@ def test_a_steps_result_is_awaited_on_its_own_device(gpu, monkeypatch):
 
 
 def test_what_comes_to_the_host_is_awaited_on_the_stream_that_copies_it(gpu, monkeypatch):
-    """An event recorded before the copy, or on another stream, comes before the copy is done."""
+    """An event recorded before the copy, or on another stream, could complete before the copy."""
     tensor, done, record = torch.arange(3), [], torch.cuda.Event.record
 
     class Copies(TorchDispatchMode):
@@ -184,7 +184,7 @@ def test_unused_buffers_leave_memory_to_others(expected, gpu):
 
 
 class Allocator:
-    """Allows a limited number of buffers at once."""
+    """Raises OutOfMemoryError if more than `most` buffers exist at once."""
 
     def __init__(self, monkeypatch, most: int):
         self.most, self.refused = most, 0
@@ -206,7 +206,7 @@ def test_a_batch_waits_until_others_leave_it_memory(expected, gpu, monkeypatch):
     allocator = Allocator(monkeypatch, most=1)
     told = []
     translator = expected()
-    options = SearchOptions(batch_tokens=1)  # one sentence per batch
+    options = SearchOptions(batch_tokens=1)  # too few for two sentences
     found = translator.translate(TEXTS, options, progress=told.append)
     assert [each.text for each in found] == wanted
     assert allocator.refused and sum(told) == len(TEXTS)
@@ -215,7 +215,7 @@ def test_a_batch_waits_until_others_leave_it_memory(expected, gpu, monkeypatch):
 def test_a_failed_attempt_frees_its_memory_before_the_next_one(expected, gpu, monkeypatch):
     """Both batches outgrow their buffers, and there is memory for one batch only."""
     wanted = [expected(max_extra_length=40).translate(each).text for each in TEXTS[-2:]]
-    assert max(map(len, wanted)) > 32  # tokens (bytes); longer than the first buffers
+    assert max(map(len, wanted)) > 32  # tokens (one per byte); the first buffers are shorter
     allocator, translator = Allocator(monkeypatch, most=2), expected(max_extra_length=40)
     gc.disable()
     try:
@@ -227,7 +227,7 @@ def test_a_failed_attempt_frees_its_memory_before_the_next_one(expected, gpu, mo
 
 
 def test_too_little_memory_for_one_batch_is_an_error(expected, gpu, monkeypatch):
-    """The error follows one retry and names the caller's options."""
+    """After one retry, the error names options that the caller can lower."""
     allocator, translator = Allocator(monkeypatch, most=0), expected()
     with pytest.raises(InputError, match=r"Out of memory on cpu .* Lower batch_tokens or beam, or"):
         texts_of(translator)
@@ -235,7 +235,7 @@ def test_too_little_memory_for_one_batch_is_an_error(expected, gpu, monkeypatch)
 
 
 def broken(step):
-    """Makes a graph that never updates the logits."""
+    """Captures a step so that repeating it never updates the logits."""
     logits = step()
     return lambda: logits
 
@@ -254,7 +254,7 @@ def refused(step):
 def test_a_captured_step_that_is_wrong_is_not_used(
     expected, gpu, monkeypatch, capsys, captured, reason
 ):
-    """One warning gives the reason, and plain steps translate."""
+    """One warning gives the reason, and translation continues without graphs."""
     monkeypatch.setattr(cuda_graphs.Capturer, "captured", lambda _, step: captured(step))
     translator = expected()
     found = texts_of(translator), texts_of(translator, beam=1)
@@ -268,7 +268,7 @@ def test_a_captured_step_that_is_wrong_is_not_used(
 
 
 def test_after_a_failed_capture_the_thread_is_back_on_its_stream(expected, gpu, monkeypatch):
-    """torch does not restore the stream if a capture ends with an error."""
+    """torch does not restore the stream if ending a capture raises an error."""
     entered = []
 
     class Failing:

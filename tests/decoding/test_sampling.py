@@ -1,4 +1,4 @@
-"""Samples follow the model's distribution and depend only on text and seed."""
+"""Samples follow the model's distribution and depend only on the text and the seed."""
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ def drawn(sentences, samples, distribution=ALL, limits=None, numbers=None, alpha
 
 
 def truncated(logits: np.ndarray, distribution: Distribution) -> np.ndarray:
-    """Computes the modified probabilities (V,) by the formulas."""
+    """Computes the probabilities (V,) after temperature, top-k and top-p by their definitions."""
     scaled = logits.astype(np.float64) / distribution.temperature
     p = np.exp(scaled - scaled.max())
     p[[token for token in range(V) if token not in ALLOWED]] = 0
@@ -55,7 +55,7 @@ def probability_of(sentence: int, tokens: list[int], distribution: Distribution)
 
 
 def sequences(sentence: int, distribution: Distribution, begun=()):
-    """Lists every possible sample with its probability."""
+    """Maps every possible sample to its probability."""
     if len(begun) == LIMIT or begun[-1:] == (EOS_ID,):
         return {begun: probability_of(sentence, list(begun), distribution)}
     found: dict = {}
@@ -66,7 +66,7 @@ def sequences(sentence: int, distribution: Distribution, begun=()):
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 def test_samples_come_with_the_models_probabilities(distribution):
-    """Chi-square test over all sequences; merges those expected fewer than five times."""
+    """Chi-square test over all sequences; those expected fewer than five times are pooled."""
     n = 4000
     [found] = drawn([5], n, distribution)
     counts = Counter(tuple(each.tokens) for each in found)
@@ -120,7 +120,7 @@ def test_log_probabilities_are_the_models_whatever_it_is_drawn_from():
 
 
 def test_neighbours_in_the_batch_change_nothing():
-    """Neither their number nor their maximum lengths matter, nor whether they leave."""
+    """Neither other sentences, their maximum lengths nor further samples change a sample."""
     sentences, limits = list(range(15)), [3, 1, 8, 2, 5, 9, 4, 7, 6, 1, 2, 3, 4, 5, 12]
     together = drawn(sentences, 6, limits=limits)
     for sentence, limit, found in zip(sentences, limits, together, strict=True):

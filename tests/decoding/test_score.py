@@ -1,4 +1,4 @@
-"""Scores of given translations, compared with the search and with the formula."""
+"""Scores of given translations, compared with the search and with direct computation."""
 
 import math
 import re
@@ -64,14 +64,14 @@ def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
     source = np.array([7, 8, EOS_ID])
     pairs = [Pair(source, np.array([50, token])) for token in range(1, 400)]
     total = sum(math.exp(values[1]) for values in log_probabilities(translator.transformer, pairs))
-    with torch.inference_mode():  # padding cannot be a target; adds its probability
+    with torch.inference_mode():  # adds the probability of padding, which is no target
         batch = one_per_row([Pair(source, np.array([50, 5]))])
         logits = translator.transformer.logits(translator.transformer(batch.src, batch.tgt_in))
     assert total + logits[0, 1].softmax(-1)[0].item() == pytest.approx(1, abs=1e-4)
 
 
 def test_logits_of_bf16_weights_are_fp32(translator: Translator):
-    """Rounding them to bf16 would give relative errors up to 2^-9, and ties."""
+    """Logits rounded to bf16 would have relative errors of up to 2^-9, and ties."""
     transformer = translator.transformer.to(torch.bfloat16)
     with torch.no_grad():
         transformer.embedding.mul_(8)  # logits far from 0
@@ -118,9 +118,9 @@ def test_line_counts_must_match(translator: Translator):
 
 
 def test_a_line_that_would_fill_the_memory_is_named(translator: Translator, monkeypatch):
-    """The maximum length is that of training or of a batch, whichever is larger."""
+    """The maximum length of a line is that of training or of a batch, whichever is larger."""
     monkeypatch.setattr(score, "_BATCH_TOKENS", 8)
-    monkeypatch.setattr(translator.transformer, "logits", None)  # raises before any computation
+    monkeypatch.setattr(translator.transformer, "logits", None)  # must not be called
     for long, sides in (("target", ("Why?", "ä" * 99)), ("source", ("ä" * 99, "Why?"))):
         with pytest.raises(InputError, match=f"^Line 1 of {long} has more than 60 tokens"):
             list(score_translations(translator, *([side] for side in sides)))
@@ -142,7 +142,7 @@ def test_perplexities_are_a_token_and_a_word(translator: Translator, tmp_path, m
     rows = list(run_score("m", tmp_path / "en", tmp_path / "de", **options))  # type: ignore[arg-type]
     values = [float(cell.rsplit(" ", 1)[1]) for row in rows for cell in row.split("\t")]
     tokens, words = len(values), 7
-    assert tokens > 3 * words  # includes EOS, also of the empty line
+    assert tokens > 3 * words  # EOS counts, on the empty line too
     [found] = re.findall(
         r"Perplexity: (.*) per token \((.*) tokens with EOS\), "
         r"(.*) per word \((.*) words\)",

@@ -43,7 +43,7 @@ def test_wide_beam_is_exhaustive_search(alpha, n_best):
 )
 @settings(max_examples=60, deadline=None)
 def test_batch_with_stopping_equals_one_by_one_without(sentences, beam, n_best, alpha):
-    """Neither the stopping rule nor other sentences in the batch change the result."""
+    """Neither early stopping nor other sentences in the batch change the result."""
     n_best = min(n_best, beam)
     numbers, limits = (list(column) for column in zip(*sentences, strict=True))
     found = toy_search(numbers, limits, beam, alpha=alpha, n_best=n_best)
@@ -60,7 +60,7 @@ def test_batch_with_stopping_equals_one_by_one_without(sentences, beam, n_best, 
 )
 @settings(max_examples=60, deadline=None)
 def test_of_hypotheses_that_read_alike_the_best_counts_alone(sentences, beam, n_best, alpha):
-    """The search continues until it has n different texts or reaches the maximum length."""
+    """The search continues until it has `n_best` different texts or reaches the maximum length."""
 
     def reads_as(tokens) -> str:
         return "".join("ab"[token > 5] for token in tokens if token != EOS_ID)
@@ -112,7 +112,7 @@ def test_beam_one_is_greedy(sentence):
 
 
 def test_cut_at_the_limit():
-    """Tokens, length and log-probability of a cut hypothesis do not include EOS."""
+    """The tokens, length and log-probability of a truncated hypothesis do not include EOS."""
 
     def never_ends(_: int, prefix: tuple[int, ...]) -> np.ndarray:
         return np.where(np.arange(V) == EOS_ID, -np.inf, np.arange(V)).astype(np.float32)
@@ -142,7 +142,7 @@ def test_penalty_beyond_all_bounds():
 
 
 def test_candidates_are_picked_without_host_values():
-    """On a GPU, an index from Python numbers would cause a synchronization."""
+    """On a GPU, indexing with Python numbers would synchronize with the host."""
 
     class Recorded(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -155,7 +155,7 @@ def test_candidates_are_picked_without_host_values():
         _candidates(torch.zeros(2, 3, V), torch.zeros(2, 3))
         assert called and host_made not in called
         torch.zeros(3)[[0]] = 1.0
-    assert host_made in called  # the check can fail
+    assert host_made in called  # indexing with numbers would be detected
 
 
 @pytest.mark.parametrize("tokens", [5, 128, 1280, 1300, 9 * 128 + 1])

@@ -1,4 +1,4 @@
-"""Translation with a shortlist equals translation with a restricted vocabulary."""
+"""Translation with a shortlist is translation with a restricted output vocabulary."""
 
 import os
 from dataclasses import replace
@@ -39,9 +39,9 @@ def transformer(seed: int = 1, precision: Precision | None = "fp32") -> Transfor
     sizes = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 32, "d_ff": 48, "heads": 2}
     model = Transformer(Model(**sizes, d_k=16, d_v=16), V, 40).eval()
     model.initialize(seed)
-    with torch.no_grad():  # sharper than after initialization
+    with torch.no_grad():  # a sharper distribution
         model.embedding.mul_(3)
-    if precision:  # None: as in a library call, or on a CPU without oneDNN
+    if precision:  # None on a CPU without oneDNN
         prepack(model, precision)
     return model
 
@@ -83,7 +83,7 @@ def test_the_whole_vocabulary_as_a_shortlist_changes_nothing(
 
 
 class AllOthersOut(Stepper):
-    """Steps over the whole vocabulary that allow only some tokens."""
+    """Steps over the whole vocabulary in which all but the allowed tokens have logits of -inf."""
 
     allowed: list[int]
 
@@ -134,7 +134,7 @@ def test_a_prefix_is_on_the_shortlist_and_symbols_are():
 
 
 def test_what_reads_alike_counts_once_by_its_tokens():
-    """Compares tokens, not places on the shortlist."""
+    """Texts are compared by token ids, not by positions on the shortlist."""
 
     def reads_as(tokens: list[int]) -> tuple[int, ...]:
         return tuple(token // 100 for token in tokens)
@@ -147,7 +147,7 @@ def test_what_reads_alike_counts_once_by_its_tokens():
 
 @pytest.fixture
 def models(settings: Settings, tiny_data: Path, tmp_path: Path) -> Path:
-    """A directory with one model twice: `with` a shortlist of all tokens, and `without`."""
+    """A directory with two copies of a model: `with` a shortlist of all tokens, and `without`."""
     config, data = settings(), tiny_data / "data"
     new = new_transformer(config)
     new.initialize(1)

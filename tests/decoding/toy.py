@@ -10,12 +10,12 @@ from torch import Tensor
 from nmt.decoding.beam_search import Hypothesis
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
-V = 8  # four special and four content tokens
+V = 8  # four special tokens and four ordinary tokens
 ALLOWED = [EOS_ID, 4, 5, 6, 7]
 
 
 def toy_logits(sentence: int, prefix: tuple[int, ...]) -> np.ndarray:
-    """Returns logits as an arbitrary function of the sentence and the tokens so far."""
+    """Returns logits that are an arbitrary function of the sentence and the tokens so far."""
     return np.random.default_rng([sentence, *prefix]).normal(0, 2, V).astype(np.float32)
 
 
@@ -24,7 +24,7 @@ def toy_log_probabilities(sentence: int, prefix: tuple[int, ...]) -> Tensor:
 
 
 class ToySteps:
-    """The step interface over `logits_of`; checks its arguments."""
+    """Implements the stepper interface with `logits_of`, and checks the arguments."""
 
     def __init__(self, sentences: list[int], beam: int, logits_of=toy_logits):
         self.sentences, self.logits_of = sentences, logits_of
@@ -69,14 +69,14 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
 
 
 def penalty(tokens: int, alpha: float) -> float:
-    """Computes the length penalty of Wu et al. (2016), Eq. 14, independently."""
+    """Computes the length penalty of Wu et al. (2016), Eq. 14, without the code under test."""
     return ((5 + tokens) / 6) ** alpha
 
 
 def exhaustive(
     sentence: int, limit: int, alpha: float, n_best: int, may_be=lambda content: True
 ) -> list[Hypothesis]:
-    """Searches all allowed sequences exhaustively; prefers finished ones."""
+    """Returns the best of all allowed sequences; truncated ones only if none is finished."""
     finished, cut = [], []
     for n in range(limit + 1):
         for content in filter(may_be, itertools.product(ALLOWED[1:], repeat=n)):
@@ -96,9 +96,10 @@ def exhaustive(
 def beam_search_to_the_limit(
     sentence: int, limit: int, beam: int, alpha: float, n_best: int, *, may_be=None, reads_as=tuple
 ) -> list[Hypothesis]:
-    """Textbook beam search of one sentence on Python lists, without a stopping rule.
+    """Textbook beam search of one sentence on Python lists, without early stopping.
 
-    `may_be` tells which prefixes are allowed. Of equal texts, only the best counts.
+    `may_be` returns whether a prefix is allowed. Of hypotheses with equal texts, only the best
+    counts.
     """
     live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     finished: list[Hypothesis] = []

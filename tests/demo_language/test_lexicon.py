@@ -1,4 +1,4 @@
-"""The tables of the lexicon: values allowed in each cell, and regular forms."""
+"""The tables of the lexicon: allowed values in each column, and regular forms."""
 
 import ast
 import re
@@ -90,7 +90,7 @@ def test_weak_nouns_are_masculine_and_their_plural_is_the_weak_form():
 
 
 def test_every_class_is_asked_for_somewhere():
-    """By a verb, an adjective or the grammar; a misspelt class would have no effect."""
+    """A verb, an adjective or the grammar must use each class: a misspelled one has no effect."""
     asked = {name for verb in VERBS for name in verb.objects}
     asked |= {name for adjective in ADJECTIVES for name in adjective.suits}
     for path in Path(lexicon.__file__).parent.glob("*.py"):

@@ -1,4 +1,4 @@
-"""The demo corpus: splits, held-out combinations, phenomena, and hand-checked German."""
+"""Splits, held-out combinations and phenomena of the demo corpus, and hand-checked grammar."""
 
 import re
 from collections import Counter
@@ -60,7 +60,7 @@ def test_same_seed_same_pairs_and_other_seed_others():
 
 
 def test_a_seed_gives_the_same_sentences_for_ever():
-    """Also across versions, so that runs can be repeated; a changed language needs a new hash."""
+    """The hash must never change, so that later versions can repeat a run."""
     pairs = [*demo_pairs(1_000, 1, "train"), *demo_pairs(500, 1, "test")]
     pairs += demo_pairs(5_000_500, 1, "train", first=5_000_000)
     text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
@@ -87,7 +87,7 @@ def test_sources_differ_and_splits_do_not_share_any(splits):
 
 
 def test_held_out_combinations_are_never_in_training(drafts):
-    """For any seed: a sentence for training contains only training combinations."""
+    """With any seed, a training sentence contains only training combinations."""
     accepted = Counter()
     for draft in drafts:
         splits = {corpus.combination_split(*pair) for pair in draft.combinations}
@@ -100,7 +100,7 @@ def test_held_out_combinations_are_never_in_training(drafts):
 
 
 def test_combinations_are_in_the_sentence(drafts):
-    """Both lemmas of a combination occur in the source, so that the splits are meaningful."""
+    """Both lemmas of a combination occur in the source; without this, splits would mean nothing."""
     forms = {lemma: {lemma} for lemma in (adjective.english for adjective in ADJECTIVES)}
     for word in NOUNS:
         forms.setdefault(word.english, set()).update({word.english, word.english_plural})

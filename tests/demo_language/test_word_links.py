@@ -1,4 +1,4 @@
-"""Word links, checked by hand for each kind of word and by counts in a corpus."""
+"""Word links, compared with links by hand for each kind of word and counted in a corpus."""
 
 from itertools import pairwise
 
@@ -56,7 +56,7 @@ def test_links_by_hand(source: str, target: str, sure: str, possible: str | None
 
 
 def test_nearly_every_noun_of_a_corpus_has_its_link():
-    """In German, only nouns have a capital within a sentence (except Sie and Ihr)."""
+    """Within a German sentence, only nouns are capitalized, apart from pronouns such as Sie."""
     linked = nouns = 0
     for pair in demo_pairs(300, 1, "test"):
         found = aligned(pair.source, pair.target)
@@ -70,7 +70,7 @@ def test_nearly_every_noun_of_a_corpus_has_its_link():
 
 
 def test_no_link_between_different_entries():
-    """A sentence and the German of another one share few links, by chance."""
+    """A sentence and the translation of another sentence share only a few links, by chance."""
     pairs = list(demo_pairs(200, 1, "test"))
     own = sum(len(aligned(pair.source, pair.target).sure) for pair in pairs)
     of_others = sum(len(aligned(pair.source, other.target).sure) for pair, other in pairwise(pairs))

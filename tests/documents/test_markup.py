@@ -1,4 +1,4 @@
-"""Markup with a translator that reorders words: tags are neither lost nor crossed."""
+"""No tag is lost, and elements stay well nested, if a translator reorders words."""
 
 import html
 import re
@@ -24,7 +24,7 @@ from tests.manual import ROOT
 
 
 class Tags:
-    """The part of the tokenizer that is used, with the symbol <2de>."""
+    """The one method of the tokenizer that is needed, with the symbol <2de>."""
 
     def split_tag(self, text):
         tag = re.match("(<2de> ?)*", text)[0]
@@ -36,7 +36,7 @@ class Turned:
     """Translates to upper case and reorders words by `order`."""
 
     order: object = staticmethod(lambda n: range(n))
-    linked: object = staticmethod(lambda word: True)  # tells whether a word has links
+    linked: object = staticmethod(lambda word: True)  # whether a word has links
     tokenizer = Tags()
     config = load(ROOT / "configs" / "demo.yaml")
 
@@ -109,7 +109,7 @@ def test_what_is_kept_and_what_is_translated(source: str, expected: str):
 
 
 def script_ends(text: str) -> int:
-    """Where the first end tag of a script is, one character after the other as in the standard."""
+    """Returns the offset of a script's end tag, by the HTML standard's state machine."""
     state, at = "script data", 0
     while at < len(text):
         tag = re.compile("<(/?)script[ />]", re.IGNORECASE).match(text, at)
@@ -224,7 +224,7 @@ def test_each_sentence_has_the_tag_of_the_language():
     [found] = translate_documents(translator, ["<2de> One. Two.\nThree."])
     assert translator.seen == ["<2de> One.", "<2de> Two.", "<2de> Three."]
     assert found[0].text == "ONE. TWO.\nTHREE."
-    assert found[0].alignment == [(1, 0), (2, 1), (3, 2)]  # counts the tag once
+    assert found[0].alignment == [(1, 0), (2, 1), (3, 2)]  # the tag counts once
 
 
 WORDS = st.lists(st.sampled_from(["one", "two", "Three.", "four,", "&amp;", "x"]), max_size=4)
@@ -282,9 +282,8 @@ JUNK = st.sampled_from([*"<>/!-ab &;\"'=\n[]?x.", "&lt;", "&amp;"])
 
 @given(st.lists(JUNK, max_size=40).map("".join), st.sampled_from(["html", "xml"]))
 def test_whatever_is_no_tag_does_no_harm(text: str, form: str):
-    """No markup appears in text; translating twice keeps the characters.
-
-    A tag inside a word may move from its end to the end of the next word.
+    """Text never becomes markup, and a second translation keeps all characters. A tag inside a word
+    moves to the word's end, from which it may move to the end of the next word.
     """
     first = marked_up(text, form)
     assert first.count("<") <= text.count("<")
@@ -309,13 +308,13 @@ def test_deep_and_long_markup_keeps_its_tags(text: str, form: str):
 ])  # fmt: skip
 @pytest.mark.parametrize("form", ["html", "xml"])
 def test_hostile_markup_ends(text: str, form: str):
-    """Quadratic scanning would take minutes."""
+    """A scanner with quadratic running time would need minutes."""
     text *= 500_000 // len(text)
     assert html.unescape(marked_up(text, form)).upper() == text.upper()
 
 
 def steps_of(work) -> int:
-    """Counts the lines of Python that a call executes."""
+    """Returns the number of lines of Python that a call executes."""
     count = 0
 
     def step(frame, event, argument):
@@ -343,7 +342,7 @@ def test_tags_are_placed_in_steps_as_many_as_there_are_tags(unit: str, linked: b
 
 
 def test_tags_in_one_long_word_too():
-    """A Chinese text is one long word, linked to each word of its translation."""
+    """A Chinese text counts as one long word, linked to each word of its translation."""
 
     def steps(times: int) -> int:
         root = Element("", 0, times)
@@ -388,7 +387,7 @@ def test_a_document_keeps_its_paragraphs(translator: Translator):
 
 
 def repeated_possessively(parsed: Iterable[Any]) -> Iterator[list[str]]:
-    """Yields the kinds of possessively repeated items in a parsed pattern."""
+    """Yields the item types inside each possessive repeat of a parsed pattern."""
     for part in parsed:
         if isinstance(part, tuple) and str(part[0]) == "POSSESSIVE_REPEAT":
             yield [str(kind) for kind, _ in part[1][2]]
@@ -398,7 +397,7 @@ def repeated_possessively(parsed: Iterable[Any]) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("pattern", [*markup_tokens._PATTERNS.values(), markup_tokens._ATTRIBUTES])
 def test_a_group_that_is_repeated_possessively_is_atomic(pattern):
-    """Python before 3.11.5 matches other groups wrongly, so that tags become text."""
+    """Python before 3.11.5 mishandles possessive repeats of any other kind of group."""
     found = list(repeated_possessively(re._parser.parse(pattern.pattern, re.DOTALL)))
     single = ["IN"], ["NOT_LITERAL"], ["LITERAL"], ["ATOMIC_GROUP"]
     assert found and not [kinds for kinds in found if kinds not in single]

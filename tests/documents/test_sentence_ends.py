@@ -21,10 +21,10 @@ from nmt.documents.sentences import split_sentences
         ("Chapter 3. |May is warm.", "en"),
         ("他读书。|她睡觉！|为什么？", "zh"),
         ("「行く。」|と言った。", "ja"),
-        ("One.   |Two.  ", "en"),  # white space stays with the sentence before it
+        ("One.   |Two.  ", "en"),  # white space belongs to the preceding sentence
         ("\n One.\n\n|Two.", "en"),
         ("no end", "en"),
-        ("What? or not! and so. |On.", "en"),  # a lower-case letter never begins a sentence
+        ("What? or not! and so. |On.", "en"),  # a lowercase letter never begins a sentence
         ("Here am I. |You are e.g. Bo.", "en"),
         ("A sentence (in brackets.) |Another.", "en"),
     ],
@@ -43,5 +43,5 @@ def test_nothing_is_lost(text: str):
 
 @pytest.mark.parametrize("sign", [".", "。", ")", " ", ". ", ".)", "a.", "。」"])
 def test_a_long_run_of_signs_takes_no_time(sign: str):
-    """A backtracking pattern would take days."""
+    """A regular expression that backtracks would take days."""
     assert "".join(split_sentences(sign * 300_000)) == sign * 300_000

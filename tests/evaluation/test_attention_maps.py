@@ -1,4 +1,4 @@
-"""Attention maps equal the forward pass, and `nmt attention` draws them for any text."""
+"""Attention maps have the weights of the forward pass; `nmt attention` plots any text."""
 
 import base64
 import io
@@ -63,7 +63,7 @@ def test_rows_sum_to_one_and_the_decoder_sees_no_future(maps):
 
 
 def test_weights_are_those_of_the_forward_pass(translator, maps):
-    """Weighted and projected values equal each sub-layer's output in a plain forward pass."""
+    """The maps' weights give the output of each attention sub-layer in a plain forward pass."""
     seen = {}
     transformer = translator.transformer
     modules = [
@@ -111,7 +111,7 @@ def test_fragment_holds_the_weights_and_asks_for_nothing_outside(maps):
     assert [tag for tag, _ in page.tags].count("script") == 2 and "<b>" not in fragment
     assert not any({"src", "href"} & set(attributes) for _, attributes in page.tags)
     for address in ("http://www.w3.org/2000/svg", "https://arxiv.org/html/1706.03762"):
-        fragment = fragment.replace(address, "")  # names and passive links
+        fragment = fragment.replace(address, "")  # a namespace, and a link that loads nothing
     assert not re.search(r"https?:|@import|url\(|fetch\(", fragment)
 
 
@@ -145,7 +145,7 @@ def test_command_writes_a_page(model, tmp_path, capsys):
 
 @pytest.fixture
 def figures(monkeypatch) -> list[Figure]:
-    """Records the figures that are drawn."""
+    """Collects the figures that are plotted."""
     drawn: list[Figure] = []
 
     def figure(*arguments, **options):
@@ -174,7 +174,7 @@ def test_a_picture_has_each_heads_weights_under_its_pieces(maps, figures):
 
 
 def test_no_piece_is_taken_for_mathematics(maps, figures, recwarn):
-    """TeX parsing would fail or change the text; missing glyphs become boxes."""
+    """TeX parsing would fail or change the labels; glyphs that are missing become boxes."""
     strange = ["$\\nothing$", "$x$", "漢字", *maps.source_pieces[3:]]
     write_png(heat_maps(replace(maps, source_pieces=strange)), io.BytesIO())
     labels = figures[0].subfigs[0].axes[0].get_yticklabels()
@@ -196,12 +196,12 @@ def test_command_writes_a_picture(model, tmp_path):
     assert attention(model, tmp_path / "a.png", "--target", TARGET) == 0
     picture = imread(tmp_path / "a.png")  # (height, width, colors)
     assert min(picture.shape[:2]) > 200, picture.shape
-    blue = picture[..., 2] - picture[..., 0] > 0.05  # neither background nor text
+    blue = picture[..., 2] - picture[..., 0] > 0.05  # pixels of neither background nor text
     assert 0.01 < blue.mean() < 0.9
 
 
 def test_validation_goes_on_without_matplotlib(translator, monkeypatch):
-    monkeypatch.setattr(validation, "write_png", write_png)  # not the single pixel of tests
+    monkeypatch.setattr(validation, "write_png", write_png)  # undoes `one_pixel`
     pair = Pair(*(np.array([*translator.tokenizer.encode(text), EOS_ID]) for text in "ab"))
     assert validation._attention(translator, [pair]).startswith(b"\x89PNG")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -209,7 +209,7 @@ def test_validation_goes_on_without_matplotlib(translator, monkeypatch):
 
 
 def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, capsys):
-    """Both errors come before the model is loaded."""
+    """Both errors are reported before the model is loaded."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert attention(tmp_path / "no model", tmp_path / "a.png") == 2
     assert "pip install 'nmt[plots]'" in capsys.readouterr().err
@@ -219,8 +219,8 @@ def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, 
 
 
 def test_more_weights_than_can_be_drawn(translator, monkeypatch):
-    """Neither the target nor a model's configuration limits the number of weights."""
-    monkeypatch.setattr(translator.transformer, "forward", None)  # raises before the forward pass
+    """Nothing else limits the number of weights: a given target may have any length."""
+    monkeypatch.setattr(translator.transformer, "forward", None)  # must not be called
     with pytest.raises(InputError, match=r"\d+ and 6,\d+ tokens .* 100,000,000"):
         attention_of(translator, SOURCE, "ä" * 6000)
 

@@ -1,4 +1,4 @@
-"""Scores compared with the `sacrebleu` command, and `nmt evaluate` with a fake model."""
+"""Scores, compared with the `sacrebleu` command; `nmt evaluate` with a fake model."""
 
 import gzip
 import json
@@ -86,7 +86,7 @@ def test_comparison_equals_the_sacrebleu_command(tmp_path, monkeypatch):
 
 
 def test_an_interval_ends_at_100(model):
-    """Even with one error in sixty sentences, the upper bound is at most 100."""
+    """Even for a nearly perfect translation, the upper bound of an interval is at most 100."""
     nearly = [*REFERENCES * 3, "all but one word"]
     write("hyp", [*REFERENCES * 3, "all but one letter"])
     write("nearly", nearly)
@@ -106,7 +106,7 @@ def test_equal_translations_do_not_differ():
 
 
 def numbers(row: str) -> list[float]:
-    """Returns the numbers of a row of sacreBLEU's table: score, mean and interval per metric."""
+    """Returns the numbers in a row of sacreBLEU's table: score, mean, interval per metric."""
     return [float(number) for number in re.findall(r"\d+\.\d+", row)]
 
 
@@ -116,7 +116,7 @@ def test_language_chooses_the_tokenization():
 
 
 def test_every_figure_is_of_the_target_language(model):
-    """Chinese is tokenized into characters; the default would give one token per line."""
+    """The tokenizer for Chinese splits characters; the default one would find a token per line."""
     write("zh.ref", ["他在看书。", "我爱你们大家。"] * 10)
     write("zh", ["他在读书。", "我爱你们大家。"] * 10)
     write("zh.base", ["她在读书。", "我爱你们大家。"] * 10)
@@ -127,14 +127,14 @@ def test_every_figure_is_of_the_target_language(model):
     assert found.scores == score(lines["zh"], lines["zh.ref"], **of_zh)
     assert found.bleu_interval == bleu_interval(lines["zh"], lines["zh.ref"], **of_zh)
     assert found.comparison == compare(lines["zh"], lines["zh.base"], lines["zh.ref"], **of_zh)
-    default = evaluate("m", hypothesis="zh", reference="zh.ref", baseline="zh.base")  # de
+    default = evaluate("m", hypothesis="zh", reference="zh.ref", baseline="zh.base")  # for German
     assert default.scores.bleu != found.scores.bleu
     assert default.bleu_interval != found.bleu_interval
     assert default.comparison.bleu != found.comparison.bleu
 
 
 def test_several_references_case_and_tokens_are_the_sacrebleu_commands(model):
-    """Uses two reference files, one compressed, with lowercasing and another tokenizer."""
+    """Scores lowercased text with another tokenizer and two reference files, one compressed."""
     second = perturbed([line.upper() for line in REFERENCES], 3)
     files = ["ref", write("second", second)]
     write("hyp", HYPOTHESES)
@@ -216,7 +216,7 @@ class LosesLastWord:
 
 @pytest.fixture
 def model(tmp_path, monkeypatch) -> Config:
-    """A model that drops the last word; its test set is the files src and ref."""
+    """A model that drops the last word, with the files src and ref as its test set."""
     monkeypatch.chdir(tmp_path)
     text = {"text": {"source": write("src", REFERENCES), "target": write("ref", REFERENCES)}}
     content = {
@@ -342,7 +342,7 @@ def test_a_bleu_near_0_says_what_to_look_at(model):
 
 
 class FakeComet(types.ModuleType):
-    """Replaces the package; the score is the share of rows with three different texts."""
+    """Replaces the package `comet`; scores the share of rows with three different texts."""
 
     def download_model(self, name):
         if name == "unknown":
@@ -350,7 +350,7 @@ class FakeComet(types.ModuleType):
         return name
 
     def load_from_checkpoint(self, path):
-        if path == "other":  # as if the encoder's vocabulary were missing
+        if path == "other":  # as when the encoder's vocabulary is missing
             raise OSError("We couldn't connect to the hub.\nCheck your connection.")
         return self
 
@@ -376,7 +376,7 @@ def test_comet(model, monkeypatch):
 
 def test_comet_is_missing(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "comet", None)
-    monkeypatch.setattr(Translator, "load", None)  # raises before translation
+    monkeypatch.setattr(Translator, "load", None)  # must not be called
     with pytest.raises(InputError, match=r"pip install 'nmt\[comet\]'") as caught:
         evaluate("m", comet="known")
     assert caught.value.status == Status.INPUT
@@ -402,7 +402,7 @@ def test_sacrebleu_test_set(model, monkeypatch):
 
 
 def test_sacrebleu_test_set_of_the_models_source_language(model, monkeypatch):
-    """wmt14/full has five source languages for English."""
+    """For translation into English, wmt14/full has five source languages."""
     from sacrebleu.dataset import DATASETS
 
     languages = {"source_language": "hi", "target_language": "en"}
@@ -450,7 +450,7 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared(model, monkeypatch, arguments, message):
-    monkeypatch.setattr(Translator, "load", None)  # raises before translation
+    monkeypatch.setattr(Translator, "load", None)  # must not be called
     write("short", ["one"])
     Path("latin1").write_bytes(b"good\nM\xfcller\n")
     with pytest.raises(InputError, match=message) as caught:
@@ -478,7 +478,7 @@ def test_arguments_that_do_not_go_together(model, monkeypatch, arguments, messag
 
 @pytest.mark.parametrize("name", ["source", "reference", "baseline"])
 def test_no_text_that_is_read_is_replaced_by_the_translations(model, name):
-    """A reference overwritten in this way would give BLEU 100 next time."""
+    """If translations replaced a reference, the next BLEU would be 100."""
     files = {"source": "src", "reference": [write("other", REFERENCES), "ref"]}
     files["baseline"] = write("base", REFERENCES)
     output = {"source": "src", "reference": "ref", "baseline": "base"}[name]

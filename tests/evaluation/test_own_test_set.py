@@ -1,4 +1,4 @@
-"""A run keeps a copy of its test set, and files named by a received model are not read."""
+"""A run has a copy of its test set; files that a received model names are never read."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ PAIRS = [("The dog sees a cat.", "Der Hund sieht eine Katze."), ("Why?", "Warum?
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was moved after training and whose test file was deleted."""
+    """A run that was moved after training, and whose data and test file were deleted."""
     directory = tmp_path_factory.mktemp("own")
     text = "".join(json.dumps({"en": s, "de": t}) + "\n" for s, t in PAIRS)
     (directory / "test.jsonl").write_text(text)
@@ -38,7 +38,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A writable copy, with a different current directory from training."""
+    """A writable copy of the run; the current directory is not that of training."""
     shutil.copytree(trained, tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "run"
@@ -98,7 +98,7 @@ def test_the_test_set_of_another_run_gives_no_figure(run: Path, model: str, caps
 
 @pytest.mark.parametrize("command", ["evaluate run/model", "report run", "report run/unfinished"])
 def test_the_data_of_another_run_are_told(run: Path, tmp_path: Path, command: str, capsys):
-    """Without a finished model, the newest checkpoint identifies the run's data."""
+    """Without a finished model, the newest checkpoint states which data belongs to the run."""
     shutil.copytree(run, run / "unfinished", ignore=shutil.ignore_patterns("model", "unfinished"))
     content = manifest.read(run, "data", "data.json") | {"data_sha256": "0" * 64}
     manifest.rewrite(tmp_path, content)
@@ -122,7 +122,7 @@ def test_training_on_restores_text_that_is_damaged(settings):
 
 
 def configure(folder: Path, test: list[dict]) -> None:
-    """Changes the `data.test` of a model or checkpoint, and its manifest."""
+    """Changes `data.test` of a model or checkpoint, and makes its manifest match."""
     kind = "checkpoint" if (folder / "state.json").exists() else "model"
     content = manifest.read(folder, kind)
     settings = tiny_settings(folder)
@@ -151,7 +151,7 @@ def without_end(place: Path) -> list[dict]:
 def test_a_received_model_reads_nothing_that_it_names(
     run: Path, tmp_path: Path, test: Callable[[Path], list[dict]], monkeypatch, capsys
 ):
-    """Holds for a single model and for a run that claims to be trained here."""
+    """This holds for a single model and for a run directory that claims to be trained here."""
 
     def called(*_, **__):
         raise AssertionError("followed")

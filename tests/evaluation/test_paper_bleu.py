@@ -1,4 +1,4 @@
-"""The paper's BLEU, compared with hand-worked rules and with a second multi-bleu."""
+"""The paper's BLEU, compared with values worked by hand and with a second implementation."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ from nmt.evaluation.paper_bleu import paper_bleu, paper_tokens
 
 
 @pytest.mark.parametrize(
-    ("line", "tokens"),  # as replace-unicode-punctuation.perl, tokenizer.perl -l de and the script
+    ("line", "tokens"),  # as by Moses' scripts (-l de) and tensor2tensor's script
     [
         ("Er sagte: „Rock-Musik.“", "Er sagte : „ Rock ##AT##-##AT## Musik . &quot;"),
         ("»Ja«, ‚nein‘ – 1,5 % … A&B", "» Ja « , ‚ nein ‘ – 1,5 % ... A &amp; B"),
@@ -38,7 +38,7 @@ def test_a_german_reference_has_straight_quotes(line, tokens):
 
 def test_french_tokens_are_moses_french_on_both_sides():
     line = "C’est-à-dire « aujourd'hui », M. Dupont a-t-il dit…"
-    tokens = (  # tokenizer.perl -l fr
+    tokens = (  # as by Moses' tokenizer.perl -l fr
         "C&apos; est ##AT##-##AT## à ##AT##-##AT## dire « aujourd&apos; hui » , "
         "M. Dupont a ##AT##-##AT## t-il dit ..."
     )
@@ -86,17 +86,17 @@ def test_the_count_is_multi_bleus_of_these_tokens():
 
 
 def test_value_worked_by_hand():
-    """Matches of 1 to 4 tokens: 7 of 7, 5 of 6, 3 of 5, 2 of 4; brevity exp(1 - 8/7)."""
+    """7/7, 5/6, 3/5 and 2/4 of the n-grams match; the brevity penalty is exp(1 - 8/7)."""
     hypothesis, reference = "Rock-Musik ist laut Tag.", "Rock-Musik ist laut heute Tag."
     expected = 100 * math.exp(1 - 8 / 7) * (7 / 7 * 5 / 6 * 3 / 5 * 2 / 4) ** 0.25
     assert paper_bleu([hypothesis], [reference])[0] == pytest.approx(expected)
 
 
 def test_quotes_of_a_translation_count_as_in_the_script_and_so_does_case():
-    """The script keeps „ in translations: straight quotes match, German quotes do not."""
+    """The script keeps „ in translations, so straight quotes match and German quotes do not."""
     reference = "Er rief „Halt“ und ging"
     assert paper_bleu(['Er rief "Halt" und ging'], [reference])[0] == pytest.approx(100)
-    # of 7, 6, 5 and 4 n-grams, those without the opening quote match
+    # the n-grams that contain the opening quote do not match
     expected = 100 * (6 / 7 * 4 / 6 * 2 / 5 * 1 / 4) ** 0.25
     assert paper_bleu([reference], [reference])[0] == pytest.approx(expected)
     assert paper_bleu(["er rief halt und ging"], ["Er rief halt und ging"])[0] < 80

@@ -1,4 +1,4 @@
-"""Subword pieces raise an error, tokenized text causes a warning, plain text does neither."""
+"""Text split into subwords is an error, tokenized text causes a warning, plain text is accepted."""
 
 import pytest
 

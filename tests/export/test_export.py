@@ -1,4 +1,4 @@
-"""Models in the formats of other programs translate as in nmt."""
+"""Exported models give the same translations in CTranslate2 and transformers as in nmt."""
 
 import itertools
 import json
@@ -44,7 +44,7 @@ LEARNED = {"model__positions": "learned", "model__encoder_layers": 3}
 
 
 def saved(config: Config, folder: Path) -> str:
-    """Saves a model whose biases and norms are random, too."""
+    """Saves a model with random weights, including the biases and norms."""
     transformer = new_transformer(config)
     transformer.initialize(1)
     torch.manual_seed(1)
@@ -74,7 +74,7 @@ def test_ctranslate2_gives_our_translations(changes, settings, tmp_path: Path, c
 
 @pytest.mark.parametrize("changes", [{}, PRE, PRE | LEARNED], ids=str)
 def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, capsys, caplog):
-    """As exported, and after transformers has saved it again."""
+    """Loads the export with transformers, and again after transformers has saved it."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     model = saved(settings(**EQUAL_HEADS | changes), tmp_path / "model")
@@ -83,14 +83,14 @@ def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, 
     assert not [each for each in caplog.records if each.name.startswith("transformers")]
     assert "40 greedy translations equal nmt's" in capsys.readouterr().err
     theirs = AutoModelForSeq2SeqLM.from_pretrained(out).eval()
-    # with True, the search would end as soon as it has as many hypotheses as beams
+    # True would end the search as soon as `num_beams` hypotheses are finished
     assert theirs.generation_config.early_stopping == "never"
     tokenizer = AutoTokenizer.from_pretrained(out)
     theirs.save_pretrained(again)
     tokenizer.save_pretrained(again)
     tokens = tokenizer(["the man reads a book", "the dog"], return_tensors="pt", padding=True)
     assert set(tokens) == {"input_ids", "attention_mask"}
-    assert tokenizer("<s> the </s>").input_ids.count(EOS_ID) == 1  # special tokens are plain text
+    assert tokenizer("<s> the </s>").input_ids.count(EOS_ID) == 1  # "</s>" in a text is plain text
     other = AutoModelForSeq2SeqLM.from_pretrained(again).eval()
     with torch.inference_mode():
         read = torch.tensor([[1, 300, 301], [1, 302, 303]])
@@ -126,7 +126,7 @@ def test_the_tokenizers_library_gives_our_ids_and_texts(tiny_data: Path):
     tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
     made = tokenizer_json(tokenizer)
     theirs = type(made).from_str(made.to_str())
-    theirs.encode_special_tokens = True  # set by tokenizer_config.json, too
+    theirs.encode_special_tokens = True  # as tokenizer_config.json does
     drawn = random.Random(1)
     texts = ["".join(drawn.choices(CHARACTERS, k=drawn.randint(0, 30))) for _ in range(2000)]
     texts += ["".join(drawn.choices(WORDS, k=drawn.randint(0, 9))) for _ in range(500)]
@@ -146,13 +146,13 @@ def test_symbols_are_not_for_the_tokenizers_library(tmp_path: Path):
 
 
 def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: Path, capsys):
-    """In an environment without nmt and torch."""
+    """The script runs in an environment without nmt and torch."""
     config = settings(decoding__beam=1)
     model = saved(config, tmp_path / "model")
     out, lines = tmp_path / "out", tmp_path / "lines"
     assert export(model, "ctranslate2", out, "--quantization", "int8") == 0
     texts = ["the man reads", "", "the\u00a0old  dog", "\u2581 of \x07 it", "a\tb"]
-    # the check is of float32; what the written weights change is reported
+    # the check uses float32; the effect of the quantization is reported
     assert re.search(
         r"As float32, 40 greedy .* As int8, \d+ of 40 are equal, log-probabilities within \de",
         capsys.readouterr().err,
@@ -170,7 +170,7 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
         [sys.executable, str(out / "translate.py")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    many.stdout.close()  # as the reader of a pipe that has seen enough
+    many.stdout.close()  # like `head`
     assert many.communicate(b"the man\n" * 300)[1] == b"" and many.returncode == 0
     words = [sys.executable, str(out / "translate.py"), "--beam", "1", str(lines)]
     wrong = subprocess.run(words, capture_output=True, text=True)
@@ -184,10 +184,10 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
     exact = tmp_path / "exact"
     assert export(model, "ctranslate2", exact) == 0
     sizes = [(folder / "model.bin").stat().st_size for folder in (out, exact)]
-    assert sizes[1] - sizes[0] > 100_000  # bytes that int8 saves
+    assert sizes[1] - sizes[0] > 100_000  # bytes
     namespace = runpy.run_path(str(exact / "translate.py"))
     ours = [each.text for each in Translator.load(model, device="cpu").translate(texts)]
-    each = [namespace["translate"]([text])[0] for text in texts]  # a batch has a single limit
+    each = [namespace["translate"]([text])[0] for text in texts]  # a batch has one maximum length
     assert each == ours
 
 
@@ -202,7 +202,7 @@ def test_what_differs_from_our_translations_is_found():
 
 
 def test_nothing_is_exported_among_a_runs_own_files(tmp_path: Path, monkeypatch, capsys):
-    """Later commands would take it for a damaged model of the run."""
+    """Later commands would take the export for a damaged model of the run."""
     run = shutil.copytree(TRAINED / "run", tmp_path / "run")
     monkeypatch.setattr(exporting, "load_model", None)
     for name in ("model/out", "checkpoints/step-00000099"):
@@ -224,7 +224,7 @@ def test_a_difference_exports_nothing(settings, tmp_path: Path, monkeypatch, cap
 
 
 def test_r12_a_full_disk_leaves_no_half_export(settings, tmp_path: Path, capsys):
-    """Wherever space runs out: in files of the tokenizer, the model or the configuration."""
+    """The disk fills up while the tokenizer, the model or the configuration is written."""
     model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
     for format, room in itertools.product(("ctranslate2", "huggingface"), (100, 10_000, 100_000)):
         with full_disk(room):
@@ -269,7 +269,7 @@ def test_a_quantization_is_ctranslate2s(tmp_path, capsys):
 
 
 def test_the_model_cards_table_has_three_cells_a_row():
-    """Signatures contain "|", which ends a cell."""
+    """sacreBLEU's signatures contain "|", which would end a cell."""
     scores = {"bleu": 31.5, "bleu_signature": "nrefs:1|case:mixed|tok:13a"}
     *_, row, _ = _evaluation(scores)
     assert len(re.findall(r"(?<!\\)\|", row)) == 4, row
@@ -284,7 +284,7 @@ def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, monkeyp
     assert metadata["language"] == ["en", "de"] and metadata["pipeline_tag"] == "translation"
     assert "model-index" not in metadata and "Not evaluated" in body
     assert "demo 200 pairs" in body and "1 steps" in body
-    assert "up to 59 tokens" in body  # and EOS
+    assert "up to 59 tokens" in body  # and EOS, 60 in total
 
     def settings_in(name: str) -> dict:
         return json.loads((tmp_path / "out" / name).read_text())
@@ -298,7 +298,7 @@ def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, monkeyp
 
 
 def test_the_scores_on_a_card_are_those_kept_of_that_very_model(tmp_path: Path, monkeypatch):
-    """The export translates nothing, and a checkpoint's card has no scores of the run's model."""
+    """The card of the model has its saved scores; the card of a checkpoint has none."""
     monkeypatch.setattr(run_record, "evaluate", None)
     run = RunDirectory(shutil.copytree(TRAINED / "run", tmp_path / "run"))
     shutil.copytree(TRAINED / "data", tmp_path / "data")
@@ -323,9 +323,8 @@ def test_the_scores_on_a_card_are_those_kept_of_that_very_model(tmp_path: Path, 
 
 
 def test_all_systems_are_compared_on_the_same_text(settings, tmp_path: Path, monkeypatch, capsys):
-    """All systems translate the run's test set in its order and are scored.
-
-    transformers is imported in this process already, which saves seconds.
+    """All systems translate the test set in order and are scored, here without child processes,
+    which would import transformers again.
     """
     monkeypatch.setattr(check, "_NUMBER", 3)
     model = saved(settings(**EQUAL_HEADS, decoding__max_extra_length=0), tmp_path / "model")

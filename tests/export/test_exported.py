@@ -63,13 +63,13 @@ def test_greedy_translations_are_the_models_own(both):
         assert [(each.text, each.parts, each.tokens, each.pieces) for each in found] == [
             (expected.text, expected.parts, expected.tokens, expected.pieces)
         ]
-        # this random model gives some probability to tokens that CTranslate2 suppresses
+        # the random model gives some probability to tokens that CTranslate2 suppresses
         assert found[0].log_probability == pytest.approx(expected.log_probability, rel=0.02)
         assert found[0].score == pytest.approx(expected.score, rel=0.02)
 
 
 def test_limits_and_prefixes_are_the_models_own(both, monkeypatch):
-    """Parts of the maximum length, and prefixes that fill the limit, in small batches."""
+    """Covers long texts in parts, and prefixes as long as the maximum length, in small batches."""
     ours, theirs = both
     monkeypatch.setattr(ctranslate2_search, "_BATCH", 2)
     assert theirs.max_part == ours.max_part
@@ -100,7 +100,7 @@ def test_options_are_obeyed(both):
 
 
 def test_symbols_of_no_target_and_the_unknown_piece_are_never_generated(settings, tmp_path):
-    """Neither by the export nor by its script, and no longer text than it can read."""
+    """This holds for the export and its script; a translation ends where learned positions end."""
     config = settings(
         **PRE, **LEARNED, **EQUAL_HEADS, tokenizer__symbols=["<2de>", "<note>"],
         decoding__max_extra_length=70, decoding__beam=1,
@@ -232,7 +232,7 @@ def test_it_is_loaded_and_served_without_torch(settings, tmp_path):
 
 
 def test_attention_and_links_are_the_models_own(both):
-    """Of every token, EOS and prefixes included, in texts of one and of several parts."""
+    """Covers every token, including EOS and prefixes, in texts of one part and of several parts."""
     ours, theirs = both
     options = SearchOptions(beam=1, align=True, attention=True)
     texts = ["the old man reads", "a dog and a cat. " * 20, "", "the man"]
@@ -250,7 +250,7 @@ def test_attention_and_links_are_the_models_own(both):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> tuple[Path, Path]:
-    """A trained model and its export, whose beam translations are equal."""
+    """A trained model and its export; a beam search finds the same translations with both."""
     folder = tmp_path_factory.mktemp("trained")
     model, out = folder / "model", folder / "out"
     found = load_model(TRAINED / "run", device=torch.device("cpu"))
@@ -347,7 +347,7 @@ def test_flags_that_an_export_lacks_are_refused_before_it_is_loaded(
 
 
 def test_an_export_is_evaluated_as_the_model_is(trained, tmp_path, capsys):
-    """With files, and with the test set of the run that an export lies in."""
+    """Scores are equal for given files, and for the test set of the run that the export is in."""
     data = ["--source", str(TRAINED / "test.en"), "--reference", str(TRAINED / "test.de")]
     found = []
     for model in trained:

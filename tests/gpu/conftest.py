@@ -1,4 +1,4 @@
-"""The simulated GPU of the files `simulated_*.py`, which `inside.py` runs."""
+"""The simulated GPU for the files `simulated_*.py`, which `inside.py` runs."""
 
 import pytest
 

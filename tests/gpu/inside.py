@@ -1,7 +1,7 @@
 """Runs pytest in a process that has a simulated GPU: `python -m tests.gpu.inside PATHS`.
 
-The stub of CUDA must be loaded before torch and stays until the process ends, so these tests
-cannot run beside others. `test_simulated_gpu.py` starts this module.
+The stub of CUDA must be loaded before torch and cannot be unloaded, so these tests need a process
+of their own. `test_simulated_gpu.py` starts this module.
 """
 
 import sys

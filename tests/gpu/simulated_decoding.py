@@ -1,4 +1,4 @@
-"""Translation on a simulated GPU equals that on a CPU, and the host never waits within a search."""
+"""On a simulated GPU, translations are those of a CPU, and no step of a search waits."""
 
 import copy
 
@@ -21,16 +21,16 @@ from nmt.translator import Translator
 from tests.fixtures.make import TRAINED
 from tests.tiny import tiny_settings
 
-VOCABULARY = 1600  # more tokens than are sorted at once, see `search._top`
+VOCABULARY = 1600  # large enough for the search by blocks in `_top`
 LENGTHS = [3, 11, 5, 5, 2, 7]
-LONG = [3, 5, 34]  # the last one outgrows its first buffers
-UNTRAINED = [7, 8]  # tokens
+LONG = [3, 5, 34]  # the last sentence outgrows its first buffers
+UNTRAINED = [7, 8]  # token ids
 DEFAULTS = Decoding(beam=3, length_penalty=0.6, max_extra_length=4)
 
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory) -> Transformer:
-    """A model with random weights on the CPU, whose translations end at different lengths."""
+    """A CPU model with random weights whose translations have different lengths."""
     content = tiny_settings(tmp_path_factory.mktemp("none"))
     content["model"]["encoder_layers"] = 1
     content["tokenizer"]["vocabulary_size"] = VOCABULARY
@@ -64,7 +64,7 @@ def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]])
 
 
 def assert_no_step_waited(gpu) -> None:
-    """Allows only the search's own wait for the candidates, one event per step."""
+    """Fails if a step waits for the GPU other than by the event that marks its candidates."""
     inside = [wait for wait in gpu.waits if "search_step_by_step" in wait.callers]
     assert any(wait.is_explicit for wait in inside)
     waits = sorted({str(wait) for wait in inside if not wait.is_explicit})
@@ -76,7 +76,7 @@ SEARCHES = {
     "greedy": SearchOptions(beam=1),
     "n-best": SearchOptions(n_best=3),
     "no-repeat": SearchOptions(no_repeat_ngram=2),
-    "small-batches": SearchOptions(batch_tokens=120),  # two of which take turns
+    "small-batches": SearchOptions(batch_tokens=120),  # two batches take turns
 }
 
 
@@ -107,7 +107,7 @@ def test_a_search_finds_what_a_cpu_finds_and_no_step_waits(gpu, transformer, nam
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_growing_caches_find_what_a_cpu_finds_and_no_step_waits(gpu, transformer, precision):
-    """Tests the stepper of the microscope and of alternatives."""
+    """The microscope and the alternatives of `nmt serve` use this stepper."""
     src = torch.nn.utils.rnn.pad_sequence(
         [torch.tensor([*part.tokens, EOS_ID]) for part in parts()], batch_first=True
     )
@@ -155,7 +155,7 @@ TEXTS = ["The man reads a book.", "", "A child sees the dog."]
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_library_s_calls(gpu, precision):
-    """Loads a directory and translates text, as `nmt translate --device cuda` does."""
+    """Loads a model directory and translates text, like `nmt translate --device cuda`."""
     path = TRAINED / "run"
     there = Translator.load(path, device="cuda", precision=precision)
     here = Translator.load(path, device="cpu", precision="fp32")

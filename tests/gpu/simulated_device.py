@@ -1,4 +1,4 @@
-"""The simulated GPU itself: refused operations, waits of the host, and the arrival of copies."""
+"""The simulated GPU: operations that it refuses, waits of the host, and asynchronous copies."""
 
 import pytest
 import torch
@@ -89,7 +89,7 @@ def test_a_copy_arrives_when_an_event_after_it_is_waited_for(gpu):
 
 def test_bytes_are_those_of_living_tensors(gpu):
     x = ones(1000)
-    view = x[1:]  # takes none
+    view = x[1:]  # needs no memory
     assert gpu.bytes == gpu.peak == 4096
     y = x + 1
     del x, y

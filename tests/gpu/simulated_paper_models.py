@@ -1,4 +1,4 @@
-"""The paper's models as shipped, on a simulated GPU that computes nothing."""
+"""The shipped configurations of the paper's models, on a simulated GPU without values."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ PRECISION = 0.06  # GiB; the table has one decimal
 
 
 def recorded(model: str) -> dict[int, tuple[float, int, int]]:
-    """Returns the figures of docs/speed.md: peak in GiB, kernels and waits, by number of slots."""
+    """Reads peak memory in GiB, kernels and waits by number of slots from docs/speed.md."""
     text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     rows = re.findall(rf"^\| {model} \| (\d+) \| ([\d.]+) \| ([\d,]+) \| (\d+) \|$", text, re.M)
     return {
@@ -31,7 +31,7 @@ def recorded(model: str) -> dict[int, tuple[float, int, int]]:
 
 @pytest.fixture(scope="module", params=SLOTS)
 def training(request):
-    """A shipped configuration after three steps, each of one slot."""
+    """Training with a shipped configuration, after three steps of one slot each."""
     with SimulatedGpu(has_values=False) as gpu:
         training = Training(gpu, request.param)
         for number in (1, 2, 3):
@@ -41,20 +41,20 @@ def training(request):
 
 
 def test_a_step_takes_what_the_manual_says(training):
-    """If the figures change, run `python -m recipes.speed.memory` and correct docs/speed.md."""
+    """If figures change, run `python -m recipes.speed.memory` and correct docs/speed.md."""
     figures = recorded(training.model)
     assert list(figures) == SLOTS[training.model]
     for slots, (peak, kernels, waits) in figures.items():
-        found = training.step(slots, first=2)  # the second slot has the peak, like all later ones
+        found = training.step(slots, first=2)  # memory peaks in every slot but the first
         assert found.peak / 2**30 == pytest.approx(peak, abs=PRECISION)
         assert found.waits == waits
         if slots <= 2:
             assert found.kernels == kernels
 
 
-@pytest.mark.parametrize("training", ["base"], indirect=True)  # big differs in sizes alone
+@pytest.mark.parametrize("training", ["base"], indirect=True)  # big differs only in sizes
 def test_validation_after_them(training):
-    """Validates a few short pairs, translated to the maximum length because EOS never comes."""
+    """Validates a few short pairs; without values, EOS never comes before the maximum length."""
     tokenizer = Tokenizer.load(TRAINED / "run" / "tokenizer.model")
     ids = [*tokenizer.encode_batch(["The man reads."])[0], EOS_ID]
     side = Side(np.array(3 * ids, np.int32), np.arange(4, dtype=np.int32) * len(ids))

@@ -1,4 +1,4 @@
-"""Training on a simulated GPU equals that on a CPU, and the host never waits within a step."""
+"""On a simulated GPU, training gives a CPU's results, and the host never waits within a step."""
 
 import math
 from pathlib import Path
@@ -33,7 +33,7 @@ def config_of(**training) -> Config:
 
 
 class Trainer:
-    """Takes the steps of `nmt train` with the same pairs on either device."""
+    """Takes optimizer steps like `nmt train`, with pairs that do not depend on the device."""
 
     def __init__(self, device: torch.device, slots: int = 1, **training):
         config = config_of(**training)
@@ -97,7 +97,7 @@ def test_no_step_after_the_first_waits(gpu, case, precision):
 
 
 def test_a_step_that_is_not_finite_changes_nothing(gpu):
-    """Neither does the next step, which the host begins before it reads the result."""
+    """The next step, which the host starts before it reads the result, changes nothing either."""
     trainer = Trainer(GPU, precision="bf16")
     trainer.step()
     before = trainer.weights()
@@ -115,7 +115,7 @@ def test_a_step_that_is_not_finite_changes_nothing(gpu):
 
 
 def losses(run: Path) -> tuple[list[float], list[float]]:
-    """Returns the losses of the steps and of the validations in a run's log."""
+    """Returns the training losses and the validation losses in a run's log."""
     lines = read_log(run)
     return (
         [line["loss"] for line in lines if "event" not in line],
@@ -134,13 +134,13 @@ def test_a_run_in_bf16_is_a_cpus(gpu, settings, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             if device == "cpu":
                 patch.setattr(torch.cuda, "is_available", lambda: False)
-            for steps in (2, 5):  # the second resumes
+            for steps in (2, 5):  # the second call resumes
                 folder = str(tmp_path / device)
                 config = settings(
                     **given, training__max_steps=steps, training__run_directory=folder
                 )
                 train(config, print)
-    # the steps themselves are tested elsewhere; the other calls read values
+    # `optimizer_step` has its own test; the other three have to read values
     apart = {"optimizer_step", "choose_path", "validate", "save"}
     waits = [each for each in gpu.implicit_waits if "train_steps" in each.callers]
     between = {str(each) for each in waits if not apart & set(each.callers)}

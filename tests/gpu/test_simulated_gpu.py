@@ -1,4 +1,4 @@
-"""The files `simulated_*.py` beside this one, run together in a process with a simulated GPU."""
+"""Runs the files `simulated_*.py` together, in one process with a simulated GPU."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ FILES = sorted(Path(__file__).parent.glob("simulated_*.py"))
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ElementTree.Element]]:
-    """Returns pytest's results for the tests of each file, by the file's name."""
+    """Maps each file's name to pytest's results for its tests."""
     folder = tmp_path_factory.mktemp("simulated")
     report = folder / "report.xml"
     options = f"--junitxml={report}", f"--basetemp={folder / 'tmp'}"
@@ -34,7 +34,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ElementT
 @pytest.mark.skipif(bool(stub.why_not()), reason=str(stub.why_not()))
 @pytest.mark.parametrize("name", [path.stem for path in FILES])
 def test_on_a_simulated_gpu(results, name: str):
-    """`python -m tests.gpu.inside tests/gpu/simulated_training.py` runs one file by itself."""
+    """`python -m tests.gpu.inside tests/gpu/simulated_training.py` runs only that file."""
     cases = results[name]
     problems = [
         f"{case.get('name')}\n{problem.text}"

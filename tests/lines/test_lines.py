@@ -1,4 +1,4 @@
-"""Translation of lines with a fake translator: content, order and timing of the output."""
+"""Translation of lines with a fake translator: content, order and latency of the output."""
 
 import bz2
 import gzip
@@ -35,7 +35,7 @@ SPACES = [b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8"
 
 
 class Tags:
-    """The part of the tokenizer that is used, with the symbol <2de>."""
+    """The one method of the tokenizer that is needed, with the symbol <2de>."""
 
     def split_tag(self, text):
         tag = re.match("(<2de> ?)*", text)[0]
@@ -43,14 +43,14 @@ class Tags:
 
 
 class Upper:
-    """Translates to upper case and records the sizes of windows."""
+    """Translates to upper case and records the sentences of each call."""
 
     tokenizer = Tags()
     config = load(ROOT / "configs" / "demo.yaml")
 
     def __init__(self, found: int = 2):
         self.windows: list[list[str]] = []
-        self.found = found  # translations per sentence
+        self.found = found  # number of translations per sentence
 
     def n_best(self, sentences, options=None, *, prefix="", progress=None):
         self.windows.append(list(sentences))
@@ -126,7 +126,7 @@ class Pipes:
         source, self._into = os.pipe()
         self._out_of, target = os.pipe()
         self.error: Exception | None = None
-        # a daemon, so that a failed test does not hang
+        # a daemon thread, so that a failed test does not hang
         self._thread = threading.Thread(target=self._run, args=(source, target), daemon=True)
         self._thread.start()
 
@@ -233,7 +233,7 @@ def test_r19_a_line_of_megabytes_is_one_line(word):
     assert long.replace(" ", "") == text.upper().replace(" ", "")
     parts = [part for window in translator.windows for part in window]
     assert max(len(part.encode()) for part in parts) <= 1_070_000
-    assert not any(part.startswith(" ") for part in parts)  # no leading spaces to translate
+    assert not any(part.startswith(" ") for part in parts)  # the model reads no leading spaces
     [note] = notes
     assert note.startswith("nmt: warning: standard input has 1 line ") and "in parts" in note
 
@@ -282,7 +282,7 @@ def translator() -> Translator:
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """Calls `run_translate` with the fake translator in an empty directory."""
+    """Returns `run_translate` with the fake translator; the current directory is empty."""
     monkeypatch.setattr(Translator, "load", lambda *_, **__: Upper())
     monkeypatch.chdir(tmp_path)
 
@@ -339,7 +339,7 @@ def test_a_named_pipe_and_standard_input_by_name_are_read_as_they_come(run):
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("size", [1, 4096])
 def test_a_compressed_pipe_is_recognized_by_its_content(run, monkeypatch, pack, size: int):
-    """Also where its bytes come one by one. Text that begins as bzip2 does remains text."""
+    """Bytes may arrive one at a time; text that only begins like a bzip2 file is still text."""
     for text in (b"", b"a\n" * 70_000, b"BZh9 b\nc\n"):
         packed = text if text.startswith(b"B") else pack(text)
         reading, writing = os.pipe()
@@ -383,7 +383,7 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
 
 
 def test_a_pipe_without_a_name_is_written_to(run):
-    """Examples are --output >(gzip) and --output /dev/stdout | ..."""
+    """Shells pass such pipes for --output >(gzip) and for --output /dev/stdout | ..."""
     Path("in").write_bytes(b"a\n")
     reading, writing = os.pipe()
     run("in", f"/dev/fd/{writing}")
@@ -399,7 +399,7 @@ def test_a_full_device_is_named(run):
 
 
 def test_a_pipe_of_links_whose_reader_has_gone_is_told(run):
-    """Otherwise the translation would be missing with exit status 0."""
+    """If this were no error, the translation would be missing with exit status 0."""
     Path("in").write_bytes(b"a\n")
     reading, writing = os.pipe()
     os.close(reading)
@@ -440,7 +440,7 @@ def test_output_appears_whole_or_not_at_all(run):
 
 
 def test_each_line_has_its_prefix(run):
-    """Covers several windows of lines, and very long lines, which get one prefix."""
+    """Covers several windows of lines, and a very long line, which gets its prefix once."""
     n = 2500
     Path("in").write_bytes(b"".join(b"l%d\n" % i for i in range(n)) + b"x " * 700_000 + b"\nend")
     Path("prefixes").write_bytes(b"".join(b"p%d-\n" % i for i in range(n)) + b"long-\n\n")
@@ -470,7 +470,7 @@ def test_prefixes_that_are_not_the_texts(run, prefixes, message):
 
 
 def test_links_are_written_beside_the_translations(run):
-    """There is one line per output line; words are numbered across the parts of long lines."""
+    """Each output line has one line of links, which number the words of the whole line."""
     Path("in").write_bytes(b"a b\n\n" + b"xyz " * 400_000 + b"\n")
     run(files={"alignment": "links.gz"})
     short, blank, long, end = gzip.decompress(Path("links.gz").read_bytes()).split(b"\n")
@@ -573,7 +573,7 @@ def test_slices_are_the_whole_wherever_reading_stops(text: str, n: int, size: in
 
 
 def test_lines_as_paragraphs():
-    """Sentences are translated separately; lines, indentation and word numbers are kept."""
+    """Translates sentences separately, keeps lines and indentation, and numbers words by line."""
     translator, target, links = Upper(), io.BytesIO(), io.BytesIO()
     options = LineOptions(SearchOptions(align=True), document=True)
     data = b"One two. Three four.\n\n  - Five.\n"
@@ -593,7 +593,7 @@ def test_lines_as_paragraphs():
 
 
 def test_every_part_of_a_long_line_has_its_tag(run):
-    """Links number the words of the original line, without repeated tags."""
+    """Links number the words of the original line, in which the tag occurs only once."""
     words = 400_000
     Path("in").write_bytes(b"<2de> " + b"xyz " * words + b"\n<2de> a\nb\n")
     run(files={"alignment": "links"})
@@ -684,7 +684,7 @@ def test_a_warning_of_what_looks_wrong(monkeypatch):
 
 @pytest.mark.parametrize("document", [False, True])
 def test_sentences_that_are_not_split_or_lost_are_told(monkeypatch, document: bool):
-    """A line of one sentence above the maximum length is told as such, and a blank one not."""
+    """Blank lines, and lines of one sentence with a translation, cause no warning."""
     notes: list[str] = []
 
     def one(_, text):

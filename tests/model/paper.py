@@ -1,4 +1,4 @@
-"""The paper's equations in plain torch for one sentence pair, as a reference for tests.
+"""The paper's equations for one sentence pair, in plain torch, as a reference for tests.
 
 Nothing here is batched, padded, packed or cached, so the only masks are those of §3.2.3 and §4.
 Weights are read from a model by their checkpoint names and kept in float64.
@@ -20,11 +20,11 @@ from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
 
 Pair = tuple[list[int], list[int]]  # source and target, each with EOS
-Drop = Callable[[Tensor, str], Tensor]  # a tensor and the name of its rate, see `sites`
+Drop = Callable[[Tensor, str], Tensor]  # arguments: a tensor, the name of its rate
 
 
 def new_model(config: Config, seed: int) -> Transformer:
-    """Returns a model as at the start of training."""
+    """Returns a model with the initial weights of training."""
     model = new_transformer(config)
     model.initialize(seed)
     return model
@@ -35,7 +35,7 @@ def keep_all(x: Tensor, rate: str) -> Tensor:
 
 
 class PaperTransformer:
-    """Computes Figure 1 from `weights`; `drop` is applied wherever dropout may be."""
+    """Computes Figure 1 with the given weights; calls `drop` wherever the model has dropout."""
 
     def __init__(self, weights: dict[str, Tensor], model: Model, drop: Drop = keep_all):
         self.weights = {
@@ -61,14 +61,14 @@ class PaperTransformer:
         return self.last_norm("decoder_norm", y) @ self.weights["embedding"].T
 
     def loss(self, pairs: Sequence[Pair], epsilon: float) -> tuple[Tensor, Tensor]:
-        """Returns smoothed and plain cross-entropy, summed over target tokens."""
+        """Returns the smoothed and the plain cross-entropy, summed over target tokens."""
         logits = torch.cat([self.logits(*pair) for pair in pairs])
         targets = torch.tensor([token for _, target in pairs for token in target])
         smoothed = F.cross_entropy(logits, targets, label_smoothing=epsilon, reduction="sum")
         return smoothed, F.cross_entropy(logits, targets, reduction="sum")
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
-        """§3.4, §3.5"""
+        """Adds positions to scaled embeddings (§3.4, §3.5)."""
         d = self.model.d_model
         embedded = self.weights["embedding"][list(tokens)] * math.sqrt(d)
         return self.drop(embedded + self.positions(len(tokens)), "dropout")
@@ -86,7 +86,7 @@ class PaperTransformer:
         )
 
     def sublayer(self, name: str, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Post: LayerNorm(x + Dropout(f(x))), §3.1 and §5.4; pre: x + Dropout(f(LayerNorm(x)))."""
+        """Returns LayerNorm(x + Dropout(f(x))) (§5.4) or pre-norm x + Dropout(f(LayerNorm(x)))."""
         norm = f"{name}_residual.norm"
         if self.model.norm == "post":
             return self.normalize(norm, x + self.drop(function(x), "dropout"))
@@ -105,7 +105,7 @@ class PaperTransformer:
         return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
 
     def feed_forward(self, layer: str, x: Tensor) -> Tensor:
-        """Eq. 2"""
+        """Computes Eq. 2 as a sub-layer."""
         name = f"{layer}.feed_forward"
 
         def function(y: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ class PaperTransformer:
         return self.sublayer(name, x, function)
 
     def attention(self, name: str, q: Tensor, k: Tensor, v: Tensor, sees: Tensor) -> Tensor:
-        """Eq. 1 for each head, §3.2.2: (T, H * K), (S, H * K), (S, H * V), (T, S) -> (T, D)"""
+        """Computes Eq. 1 per head (§3.2.2): (T, H*K), (S, H*K), (S, H*V), (T, S) -> (T, D)."""
         heads, d_k = self.model.heads, self.model.d_k
         weights = torch.stack(
             [
@@ -155,9 +155,10 @@ class PaperTransformer:
 
 
 def sites(model: Model, source: int, target: int) -> list[tuple[str, tuple[int, ...]]]:
-    """Returns rate and shape of each dropout in a forward pass of one pair, in order.
+    """Returns the name of the rate and the shape of each dropout in a forward pass of one pair.
 
-    §5.4 names sub-layer outputs and embedding sums (`dropout`); the authors' code has the others.
+    The paper describes `dropout`, of sub-layer outputs and embedding sums (§5.4). The authors' code
+    also has the others.
     """
 
     def attention(queries: int, keys: int) -> list[tuple[str, tuple[int, ...]]]:
@@ -180,7 +181,7 @@ def sites(model: Model, source: int, target: int) -> list[tuple[str, tuple[int, 
 
 @contextmanager
 def dropping(module: nn.Module) -> Iterator[list[Tensor]]:
-    """Collects the factors of each dropout; 0 also for inputs that are 0."""
+    """Collects the factors by which each dropout multiplies; the factor of an input of 0 is 0."""
     factors: list[Tensor] = []
 
     def hook(dropout: Dropout, arguments, options, output):
@@ -212,5 +213,5 @@ def pairs_in(batch: Batch) -> list[Pair]:
 
 
 def equation_3(step: int, d_model: int, warmup_steps: int) -> float:
-    """§5.3"""
+    """Returns the learning rate (§5.3)."""
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)

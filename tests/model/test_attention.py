@@ -1,4 +1,4 @@
-"""Attention, compared with torch's and with the formula."""
+"""Attention, compared with torch's functions and with the formula."""
 
 import math
 from itertools import product
@@ -32,13 +32,13 @@ def random_case(seed: int = 0):
 
 
 def sees(visibility: Visibility, queries: int, keys: int) -> torch.Tensor:
-    """Returns where weights are not zero: (R, 1, T, K), (R, 1, S, K) of zeros -> (R, T, S) bool."""
+    """Returns where attention weights are positive, for `queries` by `keys`: (R, T, S), bool."""
     query, key = torch.zeros(1, 1, queries, 1), torch.zeros(1, 1, keys, 1)
     return attention_weights(query, key, visibility)[:, 0] > 0
 
 
 def among(segments: torch.Tensor, **rules) -> Visibility:
-    """Returns the self-attention mask of packed sentences; `segments`: (R, C)."""
+    """Returns the self-attention mask of packed sentences, from `segments` (R, C)."""
     positions = torch.zeros_like(segments)
     for row, column in product(*map(range, segments.shape)):
         if column and segments[row, column] and segments[row, column] == segments[row, column - 1]:
@@ -47,7 +47,7 @@ def among(segments: torch.Tensor, **rules) -> Visibility:
 
 
 def test_weights_of_long_inputs_are_not_held_without_a_gradient():
-    """With 2,100 tokens and 4 heads, only the bias may be as large as one head's weights."""
+    """With 2,100 tokens and 4 heads, no tensor is larger than the weights of one head."""
 
     class Sizes(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -76,7 +76,7 @@ def test_training_and_decoding_kernels_agree_in_values_and_gradients(monkeypatch
     torch.testing.assert_close(ours, theirs)
     calls: list[tuple] = []
     fused = F.scaled_dot_product_attention
-    monkeypatch.setattr("nmt.model.attention._MOST_WEIGHTS", 0)  # treats all inputs as long
+    monkeypatch.setattr("nmt.model.attention._MOST_WEIGHTS", 0)  # all inputs count as long
     monkeypatch.setattr(
         F, "scaled_dot_product_attention", lambda *a, **k: calls.append(a) or fused(*a, **k)
     )
@@ -110,7 +110,7 @@ def test_what_is_seen_is_the_rule_written_out():
     for query, key in product(range(5), range(6)):
         expected = segments[0, query] == segments[0, key] and key <= query
         assert seen[query, key] == bool(expected)
-    assert seen[5].any()  # padding attends to something, else NaN
+    assert seen[5].any()  # otherwise the softmax of padding would be NaN
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -128,7 +128,7 @@ def test_a_window_is_centred_on_the_query_and_of_its_size(window: int, each_side
 
 
 def test_hypotheses_see_their_ancestors_within_the_window():
-    """Two hypotheses and three steps; the second hypothesis of step 2 continues the first."""
+    """Two hypotheses after three steps, which both continue the first hypothesis of step 1."""
     ancestors = torch.tensor([[[1, 0, 1, 0, 1, 0], [1, 0, 0, 1, 0, 1]]]).bool()
     positions = torch.tensor([[2, 2]]), torch.tensor([[0, 0, 1, 1, 2, 2]])
     assert torch.equal(sees(Visibility(ancestors=ancestors), 2, 6), ancestors)

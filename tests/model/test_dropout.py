@@ -19,7 +19,7 @@ def test_rate_and_independence(p: float):
     dropped = ~masks(p, n, 1, 2, 3)
     deviation = (p * (1 - p) / n) ** 0.5
     assert abs(dropped.double().mean().item() - p) < 5 * deviation + 1 / 65536
-    for lag in (1, 2, 3, 4, 5, 8, 128):  # four elements share one random word
+    for lag in (1, 2, 3, 4, 5, 8, 128):  # one random number serves four elements
         both = (dropped[lag:] & dropped[:-lag]).double().mean().item()
         assert abs(both - p * p) < 5 * (p * p * (1 - p * p) / n) ** 0.5 + 2 / 65536
 
@@ -58,7 +58,7 @@ def test_keeps_the_mean_and_passes_gradients_through_the_same_mask():
 
 
 def test_a_residual_is_added_to_what_is_kept():
-    """Values and gradients in float64 equal products with the mask."""
+    """Values and gradients are those of a product with the mask, in float64."""
     n, key, p = 1000, (1, 2, 3), 0.25
     randomness = Randomness()
     randomness.seed(*key)

@@ -1,4 +1,4 @@
-"""LayerNorm with a simulated GPU kernel and GPU autocast."""
+"""LayerNorm with an emulated GPU kernel and the autocast of GPUs."""
 
 from collections import Counter
 
@@ -17,14 +17,14 @@ from tests.model.test_transformer import random_pairs
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch) -> None:
-    """Simulates autocast to fp32, and a kernel that requires equal dtypes of weights and input."""
+    """Emulates autocast to fp32, and a kernel whose weights must have the dtype of the input."""
     kernel = F.layer_norm
 
     def gpu_layer_norm(x, shape, weight, bias, epsilon) -> Tensor:
         if torch.is_autocast_enabled("cpu"):
             x, weight, bias = x.float(), weight.float(), bias.float()
         assert x.dtype == weight.dtype == bias.dtype
-        if x.dtype == torch.bfloat16:  # sums over tokens are fp32
+        if x.dtype == torch.bfloat16:  # a GPU sums over tokens in fp32
             return layer_norms._LowPrecisionLayerNorm.apply(
                 x, weight.float(), bias.float(), epsilon
             )
@@ -35,7 +35,7 @@ def as_on_a_gpu(monkeypatch) -> None:
 
 
 class Conversions(TorchDispatchMode):
-    """Counts the tensors that are converted to another dtype, by shape."""
+    """Counts the tensors that are converted to another dtype, by their shape."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Conversions(TorchDispatchMode):
 
 @pytest.mark.parametrize("order", ["post", "pre"])
 def test_no_norm_converts_the_residual_stream(as_on_a_gpu, settings, order: str):
-    """In forward and backward, only the fp32 sums of embeddings are converted, once per side."""
+    """Only the fp32 sums of embeddings and their gradients are converted, once per side."""
     model: Transformer = new_transformer(settings(model__norm=order, model__dropout=0.0)).train()
     model.initialize(1)
     batch = packed(random_pairs(20), 23)
@@ -62,14 +62,13 @@ def test_no_norm_converts_the_residual_stream(as_on_a_gpu, settings, order: str)
         width = hidden.shape[-1]
         counts[dtype] = sum(n for shape, n in seen.counts.items() if shape[2:] == (width,))
     assert counts[torch.float32] == 0
-    assert counts[torch.bfloat16] == 2 * 2  # two sides and their gradients
+    assert counts[torch.bfloat16] == 2 * 2  # source and target, and their gradients
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(request, device: str):
-    """Compares with float64 over 10,000 tokens whose gradients mostly have the same sign.
-
-    torch's kernel on a CPU sums in bf16 and loses most of such a sum.
+    """Compares with float64, for 10,000 tokens whose gradients mostly have the same sign: torch's
+    CPU kernel sums in bf16 and would lose most of such a sum.
     """
     if device == "gpu":
         request.getfixturevalue("as_on_a_gpu")
@@ -97,7 +96,7 @@ def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(request, de
 
 
 def test_a_bf16_norm_of_no_rows_has_a_gradient():
-    """A slot may be empty."""
+    """The slots of a step may be empty."""
     norm, x = layer_norms.LayerNorm(8), torch.empty(0, 8, dtype=torch.bfloat16).requires_grad_()
     norm(x).sum().backward()
     assert x.grad.shape == (0, 8) and not norm.weight.grad.any()

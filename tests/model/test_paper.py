@@ -25,7 +25,7 @@ DROPPING = {f"model__{name}": rate for name, rate in RATES.items()}
 
 
 def in_float64(config: Config, seed: int = 3) -> Transformer:
-    """Returns a float64 model with all parameters changed from their initial values."""
+    """Returns a float64 model with noise added to all parameters."""
     torch.manual_seed(seed)
     model = new_model(config, seed)
     for parameter in model.parameters():
@@ -51,8 +51,8 @@ def test_logits_losses_and_gradients_are_those_of_the_equations(settings, varian
     ours = in_float64(config).eval()
     paper = PaperTransformer(ours.state_dict(), config.model)
     batch = packed(some_pairs(*LENGTHS), capacity=14)
-    assert int(batch.src.segments.max()) > 1  # rows of several pairs
-    assert bool((batch.tgt_out == 0).any())  # and padding
+    assert int(batch.src.segments.max()) > 1  # a row has several pairs
+    assert bool((batch.tgt_out == 0).any())  # there is padding
     with torch.no_grad():
         hidden = ours(batch.src, batch.tgt_in)
         for row, segments in enumerate(batch.tgt_in.segments):
@@ -60,7 +60,7 @@ def test_logits_losses_and_gradients_are_those_of_the_equations(settings, varian
                 own = segments == segment
                 source = batch.src.tokens[row, batch.src.segments[row] == segment]
                 expected = paper.logits(source.tolist(), batch.tgt_out[row, own].tolist())
-                # sines and cosines are kept in float32
+                # the model's table of sines and cosines is float32
                 torch.testing.assert_close(
                     ours.logits(hidden[row, own]), expected, atol=1e-5, rtol=1e-5
                 )
@@ -86,7 +86,7 @@ def assert_same_gradients(
 def test_dropout_stands_where_the_paper_and_the_settings_say(settings, norm: str):
     config = settings(**DROPPING, model__norm=norm)
     model = in_float64(config).train()
-    source, target = 60, 50  # lengths that distinguish all sites and show the rates
+    source, target = 60, 50  # different, so that shapes identify the site
     batch = one_per_row(some_pairs((source, target)))
     with dropping(model) as factors:
         model(batch.src, batch.tgt_in)
@@ -95,14 +95,14 @@ def test_dropout_stands_where_the_paper_and_the_settings_say(settings, norm: str
     for factor, (rate, _) in zip(factors, expected, strict=True):
         kept = factor[factor != 0]
         torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - RATES[rate])))
-        if rate == "dropout":  # other sites have zeros without dropout
+        if rate == "dropout":  # elsewhere, inputs have zeros too
             share = len(kept) / factor.numel()
             assert share == pytest.approx(1 - RATES[rate], abs=0.05)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_losses_and_gradients_with_dropout_are_those_of_the_equations(settings, norm: str):
-    """Applies the sampled masks where the paper does: before the residual is added."""
+    """Applies the model's masks where the paper does, before the residual is added."""
     config = settings(**DROPPING, model__norm=norm)
     ours = in_float64(config).train()
     batch = one_per_row(some_pairs((9, 7)))
@@ -128,7 +128,7 @@ def test_dropout_is_off_in_evaluation_and_at_rate_0(settings):
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_layers_start_from_scaled_embeddings_and_positions(settings, positions: str):
-    """E[token] * sqrt(d_model) + PE[position in its sentence], on both sides."""
+    """The input is E[token] * sqrt(d_model) + PE[position in the sentence] on both sides."""
     config = settings(model__positions=positions)
     model = in_float64(config).eval()
     paper = PaperTransformer(model.state_dict(), config.model)
@@ -136,7 +136,7 @@ def test_layers_start_from_scaled_embeddings_and_positions(settings, positions: 
     inputs: dict[type, Tensor] = {}
 
     def remember(module, arguments):
-        inputs.setdefault(type(module), arguments[0])  # the first layer only
+        inputs.setdefault(type(module), arguments[0])  # only of the first layer
 
     for module in model.modules():
         if isinstance(module, EncoderLayer | DecoderLayer):
@@ -167,7 +167,7 @@ def test_the_order_of_the_source_counts_through_positions_alone(settings):
 
 
 def test_initial_weights_are_as_stated(settings):
-    """Glorot & Bengio (2010) for each projection: U(-a, a), a = sqrt(6 / (inputs + outputs))."""
+    """Projections follow Glorot and Bengio (2010): U(-a, a), a = sqrt(6 / (inputs + outputs))."""
     config = settings(
         model__d_model=64, model__d_ff=256, model__heads=4, model__d_k=12, model__d_v=40,
         model__positions="learned", tokenizer__vocabulary_size=2000, data__max_length=400,

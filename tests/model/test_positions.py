@@ -27,7 +27,7 @@ def test_the_table_grows_with_what_is_asked():
 
 
 def test_the_tables_that_captured_steps_read_stay_where_they_are():
-    """There is one table per power of two."""
+    """A longer input gets another table, of the next power of two; existing tables are kept."""
     positions = SinusoidalPositions(8)
     positions(torch.arange(4), 4)
     [table] = positions._tables
@@ -42,6 +42,6 @@ def test_the_tables_that_captured_steps_read_stay_where_they_are():
 def test_learned_positions_end_where_their_table_does():
     positions = LearnedPositions(5, 8)
     assert positions(torch.arange(5), 5).shape == (5, 8)
-    assert positions(torch.tensor([0, 4, 0, 1, 2, 3]), 6).shape == (6, 8)  # two packed sentences
+    assert positions(torch.tensor([0, 4, 0, 1, 2, 3]), 6).shape == (6, 8)  # sentences of 2 and 4
     with pytest.raises(IndexError):
         positions(torch.arange(6), 6)

@@ -1,4 +1,4 @@
-"""Matrix products on a CPU: fp32 by oneDNN, prepacked weights, int8."""
+"""Matrix products on a CPU: fp32 with oneDNN, prepacked weights, int8."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def test_a_linear_layer_under_autocast_is_torchs_with_fp32_gradients():
 
 @pytest.mark.parametrize("shape", [(4, 6), (2, 5, 6), (1, 1, 6), (0, 6)])
 def test_a_linear_layer_is_torchs(shape):
-    """Compares values and gradients, also for strided inputs."""
+    """Values and gradients are equal, for strided inputs too."""
     ours, torchs = Linear(6, 3), nn.Linear(6, 3)
     torchs.load_state_dict(ours.state_dict())
     for x in (random(*shape), random(*shape[:-1], 12)[..., ::2]):
@@ -68,7 +68,7 @@ def test_without_the_operator_everything_goes_by_torchs_products(monkeypatch):
 
 
 def test_what_the_bits_hold_exactly_is_multiplied_exactly():
-    """Weights and activations that int8 represents exactly."""
+    """Weights and activations are chosen so that int8 represents them exactly."""
     generator = torch.Generator().manual_seed(0)
     weight = torch.randint(-127, 128, (5, 40), generator=generator).float()
     weight[:, 0] = 127.0

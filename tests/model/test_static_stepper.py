@@ -1,4 +1,4 @@
-"""The static stepper, compared with the growing stepper."""
+"""The stepper with static buffers, compared with the stepper whose caches grow."""
 
 import random
 
@@ -35,7 +35,7 @@ def sources(lengths: list[int]) -> torch.Tensor:
 
 
 def test_each_step_has_the_logits_of_growing_tensors(transformer, monkeypatch):
-    """Covers reused buffers, buffers that become too short, and sentences that leave."""
+    """Covers buffers that are reused or become too short, and sentences that leave the batch."""
     monkeypatch.setattr(static_stepper, "_LEAST_LENGTH", 2)
     random.seed(1)
     pool = DecodeBufferPool(transformer)

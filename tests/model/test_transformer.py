@@ -1,4 +1,4 @@
-"""The whole model, compared with torch's modules, and its attention masks."""
+"""The whole model: compared with torch's modules, attention masks, and cached decoding."""
 
 import threading
 
@@ -33,7 +33,7 @@ def transformer(request, settings) -> Transformer:
 
 
 def below_length(_, arguments: tuple[torch.Tensor, int]) -> None:
-    """Checks that positions are below the given length."""
+    """A hook that checks that all positions are below the given length."""
     positions, length = arguments
     assert int(positions.max()) < length
 
@@ -48,7 +48,7 @@ def random_pairs(number: int, seed: int = 1) -> list[TokenPair]:
 
 
 def hidden_by_pair(model: Transformer, batch: Batch) -> dict[tuple[int, ...], torch.Tensor]:
-    """Returns decoder outputs by pair."""
+    """Maps the target tokens of each pair to its decoder outputs."""
     hidden = model(batch.src, batch.tgt_in)
     found = {}
     for row in range(len(hidden)):
@@ -105,7 +105,7 @@ def test_every_target_position_sees_every_source_token(transformer: Transformer)
 
 
 def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
-    """One target has 51 tokens, so that the cache grows."""
+    """One target has 51 tokens, for which the cache must grow."""
     long = np.append(np.arange(4, 54), EOS_ID).astype(np.int32)
     pairs = [*random_pairs(5, seed=2), Pair(long[-7:], long)]
     longest = max(len(target) for _, target in pairs)
@@ -121,7 +121,7 @@ def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
 
 
 def test_cached_steps_follow_reordered_beams_and_leaving_sentences(transformer: Transformer):
-    """Uses random tokens and parents, sentences that leave, and 40 steps to grow the cache."""
+    """Random tokens and parents, a sentence that leaves, and 40 steps, in which the cache grows."""
     generator = torch.Generator().manual_seed(1)
     batch = one_per_row(random_pairs(3, seed=4))
     W, alive = 3, torch.arange(3)
@@ -162,7 +162,7 @@ def test_attention_weights_are_handed_back(transformer: Transformer):
     assert [w.shape for w in weights.cross] == [(2, 2, T, S)] * 2
     torch.testing.assert_close(weights.cross[1].sum(-1), torch.ones(2, 2, T))
     transformer(batch.src, batch.tgt_in)
-    assert len(weights.encoder + weights.decoder + weights.cross) == 6  # recording has ended
+    assert len(weights.encoder + weights.decoder + weights.cross) == 6  # records no more
 
 
 def test_weights_are_recorded_in_the_thread_that_asks_alone(transformer: Transformer):
@@ -184,7 +184,7 @@ def test_a_stepper_takes_no_more_steps_than_it_was_made_for(transformer: Transfo
 
 
 def test_a_window_as_long_as_the_sentence_changes_nothing(settings):
-    """A window of 2 n - 1 positions around the first of n tokens reaches token n."""
+    """In a window of 2 n - 1 positions, the first of n tokens can attend to the last."""
     pairs = random_pairs(17)
     batch, rows = packed(pairs, capacity=32), one_per_row(pairs)
     longest = max(rows.src.tokens.shape[1], rows.tgt_out.shape[1])
@@ -226,7 +226,7 @@ def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, nor
     )
     ours = new_transformer(config).eval()
     ours.initialize(1)
-    for parameter in ours.parameters():  # biases and norms too
+    for parameter in ours.parameters():  # so that biases and norms matter
         parameter.data.add_(torch.randn_like(parameter) * 0.05)
     theirs = nn.Transformer(32, 2, 2, 2, 64, 0.0, batch_first=True, norm_first=norm == "pre").eval()
     for mine, other in zip(ours.encoder, theirs.encoder.layers, strict=True):
@@ -246,12 +246,12 @@ def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, nor
     if norm == "pre":
         copy_norm(theirs.encoder.norm, ours.encoder_norm)
         copy_norm(theirs.decoder.norm, ours.decoder_norm)
-    else:  # torch adds a final norm to post-norm stacks, unlike the paper
+    else:  # unlike the paper, torch has a final norm with post-norm too
         theirs.encoder.norm = theirs.decoder.norm = None
     batch = one_per_row(random_pairs(6))
     S, T = batch.src.tokens.shape[1], batch.tgt_out.shape[1]
     each_side = S + T if window is None else (window - 1) / 2
-    hidden = [  # True: masked, as in torch
+    hidden = [  # torch masks where True
         [[abs(query - key) > each_side for key in range(size)] for query in range(size)]
         for size in (S, T)
     ]
@@ -284,7 +284,7 @@ def test_one_matrix_embeds_and_projects(settings):
 
 def test_another_output_projection_may_stand_in_its_place(settings):
     class Rounded(nn.Module):
-        """A projection with rounded weights, like a quantized one."""
+        """An output projection with rounded weights, similar to a quantized one."""
 
         def __init__(self, embedding: torch.Tensor):
             super().__init__()

@@ -1,4 +1,4 @@
-"""Translating a corpus in parts gives the result of one process, without gaps or repetition."""
+"""A corpus translated in parts gets the same translations as in one process, each once."""
 
 import os
 import signal
@@ -62,14 +62,14 @@ def test_the_parts_of_a_slurm_array_are_the_whole_each_made_once(tmp_path: Path)
     assert not (tmp_path / "news.de").exists()
     assert [array_task(tmp_path, i, 3) for i in (1, 2, 3)] == [0, 0, 0]
     assert (tmp_path / "calls").read_text().split() == ["1", "3", "2"]
-    assert f"of {len(LINES)}," in merge(tmp_path, 2).stderr  # the array had another size
+    assert f"of {len(LINES)}," in merge(tmp_path, 2).stderr  # the array had 3 tasks
     assert merge(tmp_path, 3).returncode == 0
     assert (tmp_path / "news.de").read_bytes() == text
     assert not list(tmp_path.glob("*.new"))
 
 
 def written(folder: Path) -> list[Path]:
-    """Writes two Parquet files with the lines."""
+    """Writes the lines to two Parquet files."""
     folder.mkdir()
     paths = [folder / "a.parquet", folder / "b.parquet"]
     for path, lines in zip(paths, (LINES[:10], LINES[10:]), strict=True):
@@ -78,7 +78,7 @@ def written(folder: Path) -> list[Path]:
 
 
 def expected(path: Path) -> list[str]:
-    """Returns the translations by a single process."""
+    """Returns the translations of a single process."""
     translator = Translator.load(MODEL, device="cpu", precision="fp32")
     texts = parquet.read_table(path)["text"].to_pylist()
     return [each.text for each in translator.translate(texts, SearchOptions(beam=1))]
@@ -118,7 +118,7 @@ def test_without_ray_one_line_says_so(tmp_path: Path, monkeypatch):
 
 
 def test_a_killed_worker_loses_nothing(tmp_path: Path):
-    """One of two workers is killed while it translates; repeating the command does nothing."""
+    """One of two workers is killed during translation. Repeating the finished job does nothing."""
     pytest.importorskip("ray", reason="Ray is not installed, see recipes/at_scale")
     paths, out = written(tmp_path / "in"), tmp_path / "out"
     command = [sys.executable, str(SCRIPTS / "translate.py"), MODEL, str(tmp_path / "in"), str(out),
@@ -142,7 +142,7 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path):
 
 
 def workers_of(driver: int) -> list[int]:
-    """Returns the workers below a process that Ray has started and that have a model."""
+    """Returns the processes of Ray's map workers that descend from `driver`."""
     parents, found = {}, []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

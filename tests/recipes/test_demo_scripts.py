@@ -1,4 +1,4 @@
-"""show.py and stand_in.py; `make demo` runs show.py completely."""
+"""The scripts show.py and stand_in.py. The test of `make demo` runs show.py completely."""
 
 from pathlib import Path
 

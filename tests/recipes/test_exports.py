@@ -1,4 +1,4 @@
-"""The table of exports; tests/export/test_export.py makes a complete comparison."""
+"""Parts of the comparison of exports; tests/export/test_export.py runs a whole comparison."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The measurement of glossaries on a small model: its lexicon, its choice of terms, its table."""
+"""The measurement of glossaries, with a small model: lexicon, choice of terms, and table."""
 
 from recipes.glossaries import glossaries
 from tests.fixtures.make import TRAINED
@@ -22,4 +22,4 @@ def test_a_glossary_of_one_term_per_sentence_is_kept(tmp_path, capsys):
     glossaries.main([str(TRAINED / "run"), "--training", *texts, "--test", *tests])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[-1] for row in rows[1:]][1::2] == ["100.0%", "100.0%"]
-    assert float(rows[4][-2]) > float(rows[3][-2]) + 1  # chrF
+    assert float(rows[4][-2]) > float(rows[3][-2]) + 1  # chrF rises

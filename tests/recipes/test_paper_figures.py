@@ -1,4 +1,4 @@
-"""The pictures agree with the paper's formulas, and their files are written."""
+"""The figures agree with the paper's formulas, and their files are written."""
 
 import math
 import sys
@@ -51,7 +51,7 @@ def test_without_positions_a_shuffled_sentence_has_the_same_states(seed: int):
         transformer.logits(transformer(Tokens.of_rows(row[None]), read))
         for row in (tokens, tokens[shuffle])
     ]
-    torch.testing.assert_close(*logits, atol=1e-5, rtol=0)  # so the translation is the same
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=0)  # so translations are equal
 
 
 def test_masks_allow_what_their_names_say():
@@ -105,7 +105,7 @@ def test_nll_is_that_of_score_and_joined_sentences_are_one(translator):
 
 
 def test_learned_positions_are_not_left(settings, tiny_data):
-    """Learned positions end at `data.max_length`, which is 60 here."""
+    """Learned positions end at `data.max_length`, here 60; figures have no points beyond them."""
     config = settings(model__positions="learned")
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
@@ -148,7 +148,7 @@ def test_restricted_self_attention_is_full_attention_with_a_band_mask(length: in
 
 
 def dependence(layer: torch.nn.Module, length: int) -> torch.Tensor:
-    """Returns which inputs (columns) each output (row) of a layer depends on, by gradients."""
+    """Returns a matrix, from gradients: whether output i (row) depends on input j (column)."""
     x = torch.randn(1, length, layers.D_MODEL, requires_grad=True)
     is_attention = isinstance(layer, layers.SelfAttention)
     out = layer(x, layers.Visibility()) if is_attention else layer(x)
@@ -158,12 +158,12 @@ def dependence(layer: torch.nn.Module, length: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("length", [4, 8, 20])
 def test_longest_paths_are_those_of_the_layers(length: int, monkeypatch):
-    """The number of layers until every output depends on every input."""
+    """The longest path is the number of layers after which every output depends on every input."""
     for name, small in (("D_MODEL", 8), ("HEADS", 2), ("NEIGHBOURHOOD", 4), ("KERNEL", 5)):
         monkeypatch.setattr(layers, name, small)
     for name, layer in layers.layers().items():
         one = dependence(layer, length)
-        if name == "recurrent":  # a signal moves by one position per step
+        if name == "recurrent":  # in one step, a signal moves by one position
             assert torch.equal(one, torch.ones(length, length).tril().bool())
             one = one & ~one.tril(-2)
         reached, count = one, 1
@@ -180,7 +180,7 @@ def test_neighbours_are_those_of_cosine_and_never_the_word_itself():
 
 
 def nouns(differences: torch.Tensor) -> tuple[embeddings.Words, list[tuple[int, int]]]:
-    """Returns random singulars and plurals with the given differences: (nouns, D)."""
+    """Returns random vectors for singulars, and plurals that differ by `differences` (nouns, D)."""
     count = len(differences)
     singular = torch.randn(differences.shape, generator=torch.Generator().manual_seed(0))
     vectors = torch.cat([singular, singular + differences])
@@ -207,7 +207,7 @@ def test_the_plane_has_the_mean_difference_as_its_first_axis():
 
 
 def test_alignment_error_rate_by_hand():
-    """Two sure links and a possible one; predicted: a sure one, the possible one, a wrong one."""
+    """The predicted links are one of two sure links, the possible link, and a wrong link."""
     truth = alignment.Alignment(
         ["a", "b", "c"],
         ["x", "y", "z"],
@@ -247,7 +247,7 @@ def test_word_weights_add_source_pieces_and_average_target_pieces():
 
 def test_a_model_that_looks_at_the_truth_has_no_errors(translator, monkeypatch):
     def looking(translator, source: str, target: str) -> AttentionMaps:
-        """Each word is one piece; one head of the first layer attends to the linked word."""
+        """Attends to the linked words with one head of the first layer; each word is one piece."""
         truth = aligned(source, target)
         S, T = len(truth.source) + 1, len(truth.target) + 1
         cross = np.full((2, 2, T, S), 1 / S)
@@ -260,7 +260,7 @@ def test_a_model_that_looks_at_the_truth_has_no_errors(translator, monkeypatch):
     assert len(plain) > 5
     monkeypatch.setattr(alignment, "attention_of", looking)
     rates, baseline = alignment.error_rates(translator, plain)
-    assert rates.shape == (2, 3)  # heads, and their mean
+    assert rates.shape == (2, 3)  # layers, by heads and their mean
     assert rates[0, 1] == rates[0, 2] == 0
     assert min(rates[0, 0], *rates[1]) > 0.5
     assert 0.1 < baseline < 1

@@ -1,4 +1,4 @@
-"""The curves: the page and its figures are written, and the fit is right."""
+"""The measured curves, and the page with their figures."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def test_the_small_way_measures_every_curve(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(machine, "probe", lambda device: lambda: 1.0)
     monkeypatch.setattr(machine, "_COPY_BYTES", 1 << 20)
     monkeypatch.setattr(training, "_LEAST_PAIRS", 200)
-    few = tmp_path / "few.yaml"  # few validation and test pairs, which take most of the time
+    few = tmp_path / "few.yaml"  # validation and test pairs take most of the time
     few.write_text(re.sub(r"pairs: \d+", "pairs: 9", scaling.CONFIG.read_text()))
     monkeypatch.setattr(scaling, "CONFIG", few)
     for module in (training, translating):
@@ -35,7 +35,7 @@ def test_the_small_way_measures_every_curve(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().out == f"{tmp_path / 'new' / 'scaling.html'}\n"
     found = json.loads((tmp_path / "new" / "scaling.json").read_text())
     assert found["settings"][-1] == "model.d_ff=24"
-    # by hand: (16 * 16 * 4 + 2 * 16 * 24 + 2 * 256) + (4 * 256 + 2 * 256 + 2 * 16 * 24 + 300 * 16)
+    # 9408 = (16 * 16 * 4 + 2 * 16 * 24 + 2 * 256) + (4 * 256 + 2 * 256 + 2 * 16 * 24 + 300 * 16)
     assert found["quadratic_length"]["by_formula"] == pytest.approx(9408 / (2 * 16 * 3))
     assert list(found["curves"]) == [
         "length", "batch", "vocabulary", "layers", "beam", "corpus", "processes",

@@ -1,4 +1,4 @@
-"""The demo's table shows a clear example of each phenomenon."""
+"""The table of the demo has a clear example of each phenomenon."""
 
 from nmt.demo_language import PHENOMENA, demo_pairs
 from recipes.demo import show

@@ -1,6 +1,6 @@
-"""The Slurm script: how it starts each rank, and when it requeues a job.
+"""How the Slurm script starts each rank, and when it requeues a job.
 
-`srun`, `scontrol` and `nmt` are small stand-ins in a directory on PATH.
+Small scripts on PATH replace `srun`, `scontrol` and `nmt`.
 """
 
 import subprocess
@@ -44,7 +44,7 @@ exit $(( RANK == 1 ? FAILS : 0 ))
 
 
 def submit(folder: Path, **environment: str) -> tuple[int, list[str]]:
-    """Runs the script as Slurm does; returns its status and the calls of scontrol."""
+    """Runs the script like Slurm; returns its exit status and the calls of `scontrol`."""
     (folder / ".venv" / "bin").mkdir(parents=True)
     for path, text in (("srun", SRUN), ("scontrol", SCONTROL), (".venv/bin/nmt", NMT)):
         (folder / path).write_text(text)

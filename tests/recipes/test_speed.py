@@ -1,4 +1,4 @@
-"""The comparison: all systems have the same work, and slow phases do not count."""
+"""In the comparison, all systems have the same work, and slow phases do not count."""
 
 import json
 import subprocess
@@ -85,7 +85,7 @@ def test_packing_changes_rows_not_pairs():
 
 @pytest.fixture
 def rates(monkeypatch) -> list[float]:
-    """The probe's rates, in order; the last one repeats."""
+    """The rates that the probe returns, in order; the last rate is repeated."""
     rates: list[float] = []
     monkeypatch.setattr(
         "recipes.speed.clock.probe",
@@ -126,7 +126,7 @@ def _line(peer: str, nmt_rate, peer_rate, slowest=180.0, task="train", small=Fal
 
 
 def test_ratios_are_of_pairs_and_medians_of_all_visits():
-    # the machine halves its speed between pairs, which changes ratios of medians, not of pairs
+    # the machine's speed halves between pairs, which changes ratios of medians, not ratios of pairs
     lines = [_line("a", 100, 50), _line("a", 50, 20), _line("a", 60, 40), _line("b", 80, 160)]
     ((title, (nmt, b, a)),) = rows(lines).items()
     assert title == "Training, bf16, 2 threads: target tokens/s on M"
@@ -153,7 +153,7 @@ def _compare(task: str, output: Path, *options: str) -> None:
 
 @pytest.fixture
 def in_process(monkeypatch) -> list[str]:
-    """Runs visits in this process, with nmt in place of peers; returns the visited systems."""
+    """Runs visits in this process, with nmt in place of the peers; lists the visited systems."""
     visited = []
 
     def visits(arguments):
@@ -256,7 +256,7 @@ def test_every_part_for_a_gpu_runs(capsys, monkeypatch):
 
 
 def test_a_wrong_gpu_fails_its_checks(capsys, monkeypatch):
-    """Attention without its mask, and a step whose loss differs from that of plain code."""
+    """The GPU ignores the attention mask, and its loss differs from the reference."""
     right = attention.attention
 
     def blind(query, key, value, visibility, dropout):
@@ -294,7 +294,7 @@ def test_an_error_or_a_deadline_ends_one_part_alone(capsys):
 
 @pytest.fixture
 def run_of_text(tmp_path, monkeypatch) -> text.Run:
-    """Processes that take 2 s to start and 1 s per line."""
+    """A run whose processes take 2 s to start and 1 s per line, by a simulated clock."""
     (tmp_path / "a.en").write_text("a b c d e\nf g\u2028 h i\nj k l m\nn o p q\n", encoding="utf-8")
     run = text.Run(TRAINED / "run", tmp_path / "a.en", tmp_path / "a.en", tmp_path, 1)
     clock = [0.0]

@@ -1,4 +1,4 @@
-"""Table 3: the paper's figures are the same everywhere, and each run is measured once."""
+"""The figures of the paper's Table 3 agree everywhere, and each run is measured once."""
 
 import contextlib
 import io
@@ -66,7 +66,7 @@ def test_an_interval_over_seeds_is_students():
 
 @pytest.fixture
 def stopped(settings, tmp_path: Path) -> list[str]:
-    """Arguments for a run that ten minutes have taken to step 2 of 12, not measured yet."""
+    """The arguments for a run that stopped at step 2 of 12 after ten minutes, not yet measured."""
     run = tmp_path / "out" / "base" / "seed-1"
     (tmp_path / "configs").mkdir()
     config = settings(training__run_directory=str(run))
@@ -78,7 +78,7 @@ def stopped(settings, tmp_path: Path) -> list[str]:
 
 
 class HereAndNow:
-    """`nmt train` run in this process, with the interface of a finished process."""
+    """Runs `nmt train` in this process, with the interface of a finished subprocess."""
 
     def __init__(self, command: list[str], stdout: int):
         assert command[:4] == [sys.executable, "-m", "nmt", "train"]

@@ -1,4 +1,4 @@
-"""Parameter counts, FLOPs and learning rates, compared with the paper and manual calculations."""
+"""Parameter counts, FLOPs and learning rates, compared with the paper and computed by hand."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ BASE, BIG = CONFIGS / "transformer_base.yaml", CONFIGS / "transformer_big.yaml"
 
 
 def by_hand(d: int, ff: int, layers: int, vocabulary: int) -> int:
-    """Counts for a tied embedding, biases on all linears, post-norm, h * d_k = h * d_v = d."""
+    """Counts parameters with tied embeddings, biases, post-norm and h * d_k = h * d_v = d."""
     attention, norm = 4 * (d * d + d), 2 * d
     feed_forward = d * ff + ff + ff * d + d
     encoder = layers * (attention + feed_forward + 2 * norm)
@@ -40,7 +40,7 @@ def by_hand(d: int, ff: int, layers: int, vocabulary: int) -> int:
     ],
 )  # fmt: skip
 def test_parameters_of_every_row_of_table_3(row: str, at_37k: float, at_41k: float):
-    """Biases on all linears, post-norm, three-way tied embedding; E adds 256 * 512 positions."""
+    """With tied embeddings, biases in all linear layers and post-norm; row E has 256 positions."""
     for vocabulary, millions in ((37_000, at_37k), (41_000, at_41k)):
         path = CONFIGS / "table3" / f"{row}.yaml"
         config = load(path, [f"tokenizer.vocabulary_size={vocabulary}"])
@@ -53,7 +53,7 @@ def test_parameters_of_every_row_of_table_3(row: str, at_37k: float, at_41k: flo
 
 
 def test_flops_and_learning_rate():
-    """380.9 M and 1290 M: 3 * (168 + 168) d^2 + attention + softmax, by hand at length 27."""
+    """By hand, at length 27: 3 * (168 + 168) d^2 + attention + softmax = 380.9 M and 1290 M."""
     for path, d, expected in ((BASE, 512, 380.9e6), (BIG, 1024, 1290e6)):
         config = load(path)
         found = flops_per_token_pair(config.model, 37_000, LENGTH)
@@ -65,7 +65,7 @@ def test_flops_and_learning_rate():
 
 
 def test_the_peak_is_the_one_that_the_run_will_reach(capsys):
-    """With warm-up shortened in proportion, a run diverges: 1.5 / sqrt(128 * 250)."""
+    """A warm-up shortened with the run makes it diverge: the peak is 1.5 / sqrt(128 * 250)."""
     captions, shorter = CONFIGS / "multi30k.yaml", ["training.max_steps=700"]
     content = info(load(captions, shorter))
     rate = content["learning_rate"]

@@ -1,4 +1,4 @@
-"""The page of `nmt report` shows the run's figures, is self-contained and safe, names errors."""
+"""The page of `nmt report` has the run's figures and errors, is self-contained, and is safe."""
 
 import json
 import os
@@ -35,7 +35,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def row(page: Page, name: str) -> list[str]:
-    """Returns the cells of the row with that name."""
+    """Returns the other cells of the row with this name."""
     return next(cells[1:] for cells in page.rows if cells[0] == name)
 
 
@@ -59,7 +59,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy of the run, which a test may change."""
+    """A copy of the run that a test may change."""
     shutil.copytree(trained, tmp_path / "run")
     return tmp_path / "run"
 
@@ -87,7 +87,7 @@ def test_figures_are_the_runs(trained: Path):
 
 
 def test_each_chart_draws_its_own_quantity(trained: Path):
-    """Title -> log keys of the training and validation lines."""
+    """`keys` maps each title to the log keys of its training line and validation line."""
     keys = {
         "Negative log-likelihood": ("nll", "nll"), "BLEU": (None, "bleu"), "Loss": ("loss", "loss"),
         "Perplexity": (None, "ppl"), "Learning rate": ("learning_rate", None),
@@ -120,8 +120,8 @@ def test_the_page_is_whole_and_asks_for_nothing_outside(trained: Path):
             assert attributes["href"][0] == "#"
             assert attributes["href"][1:] in ids
     assert not re.search(r"//[a-z]|@import|url\(", "".join(page.texts["style"]))
-    scripts = "".join(page.texts["script"]).replace("http://www.w3.org/2000/svg", "")  # a namespace
-    scripts = scripts.replace("https://arxiv.org/html/1706.03762", "")  # a link
+    scripts = "".join(page.texts["script"]).replace("http://www.w3.org/2000/svg", "")  # namespace
+    scripts = scripts.replace("https://arxiv.org/html/1706.03762", "")  # link
     assert not re.search(r"https?:|fetch\(|XMLHttp|import\(", scripts)
     policy = [
         a["content"] for t, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"
@@ -174,14 +174,14 @@ def test_a_model_is_translated_with_once(run: Path, monkeypatch):
     assert not calls
     kept = run / "evaluation/test.json"
     former = json.loads(kept.read_text()) | {"model_sha256": "of a former model"}
-    other = json.loads(kept.read_text())  # counted as by an earlier version
+    other = json.loads(kept.read_text())  # as if saved by an earlier version
     other["scores"]["paper_bleu_convention"] = "straight quotes on both sides"
     texts = (json.dumps(former), json.dumps(other), kept.read_text()[:-9], "{}")
     for number, text in enumerate(texts, start=1):
         kept.write_text(text)
         page, said = page_of(run)
         assert len(calls) == number
-    assert "no such file, test.en, restore it" in page.text  # the rest of the page is there
+    assert "no such file, test.en, restore it" in page.text  # the page is written
     assert any("no such file" in line for line in said)
     assert len(page.charts) == 7
 
@@ -208,7 +208,7 @@ def damaged_model(run: Path):
 
 
 def model_of_a_former_end(run: Path):
-    """As if `training.max_steps` was raised and the run continues."""
+    """Simulates a run that continues because `training.max_steps` was raised."""
     with (run / "log.jsonl").open("a") as log:
         log.write(json.dumps({"step": 20, "loss": 1.0, "nll": 1.0}) + "\n")
 
@@ -271,7 +271,7 @@ def test_odd_lines_of_a_log_spoil_no_page(run: Path, line: str):
      ("baseline", '{"bleu": {}}'), ("other", "[" * 50 + "]" * 50)],
 )  # fmt: skip
 def test_odd_figures_of_kept_scores_spoil_no_page(run: Path, key: str, value: str):
-    """Invalid figures are not shown; without BLEU the test set is translated again."""
+    """Invalid figures are not shown. If BLEU is invalid, the test set is translated again."""
     path = run / "evaluation/test.json"
     kept = json.loads(path.read_text())
     bleu = kept["scores"]["bleu"]
@@ -286,7 +286,7 @@ def test_odd_figures_of_kept_scores_spoil_no_page(run: Path, key: str, value: st
 def test_kept_scores_are_a_file(run: Path):
     (run / "evaluation/test.json").unlink()
     os.mkfifo(run / "evaluation/test.json")
-    _, said = page_of(run)  # without waiting for a writer
+    _, said = page_of(run)  # must not wait for a writer
     assert any("ranslating the test set" in line for line in said)
 
 
@@ -336,7 +336,7 @@ ONE = {"sources": ["a"], "references": ["b"], "translations": ["b"]}
 
 
 def test_the_papers_figures_stand_beside_with_difference_and_interval():
-    """Table 2: 27.3; Table 3: 25.8 and 4.92; 8 P100 for 12 h are 3.28e18 by the paper's method."""
+    """The paper states 27.3 (Table 2), 25.8 and 4.92 (Table 3); 12 h of 8 P100 is 3.28e18 FLOPs."""
     hardware = {"device": "Tesla P100-SXM2-16GB", "world_size": 8}
     lines = [
         {"step": 50_000, "source_tokens": 25_000, "target_tokens": 25_000, "elapsed_s": 21_600},
@@ -400,7 +400,7 @@ def test_corpora_of_other_weight_are_told_apart():
 
 
 def test_steps_behind_the_last_logged_one_count_too():
-    """As after early stopping between two lines of the log."""
+    """Early stopping may end a run between two logged steps."""
     line = {"step": 100, "source_tokens": 10, "target_tokens": 10}
     run = wmt_record([line, {"event": "validation", "step": 150}], ONE, bleu=1.0)
     cells = dict(cost_table([replace(run, model=None)]).rows)
@@ -420,7 +420,7 @@ def test_data_of_several_runs_are_told_once_under_the_first(trained: Path):
 
 
 def test_large_figures_are_the_finished_models(trained: Path):
-    """Without a test set, the figures are those of the validation set."""
+    """Without a test set, the page shows the finished model's figures on the validation set."""
     [run] = read_runs([trained], print)
     run.model["validation"] |= {"bleu": 12.34, "ppl": 5.678}
     large = Page(render([replace(run, test=None)], print)).texts["dl"][0]
@@ -428,7 +428,7 @@ def test_large_figures_are_the_finished_models(trained: Path):
 
 
 def test_each_bleu_names_its_model():
-    """The test set's and the last validation's of the mean, another of the last step's weights."""
+    """The page has the mean's BLEU on both sets, and the BLEU of the last step's weights."""
     log = [{"event": "validation", "step": 9, "bleu": 11.0, "ppl": 6.0, "bleu_signature": "x"}]
     run = wmt_record(log, ONE, bleu=13.0)
     mean = {"averaged_steps": [7, 8, 9], "validation": {"bleu": 12.0, "ppl": 5.0}}
@@ -458,7 +458,7 @@ def test_a_loss_that_falls_far_has_a_logarithmic_axis():
 
 
 def test_samples_are_best_median_and_worst():
-    """Each of 20 sentences has one more wrong letter; of two perfect ones, the longer is first."""
+    """Sentence i of 20 has i wrong letters; of two perfect ones, the longer one is shown first."""
     references = [chr(97 + i) * 20 for i in range(20)]
     texts = {
         "sources": ["a"] * 20,
@@ -494,7 +494,7 @@ def test_every_row_of_table_3_is_found_by_its_settings():
     changed = configuration.load(
         CONFIGS / "table3" / "c_d_ff_1024.yaml", ["training.initialize_from=runs/x"]
     )
-    assert table_3_row(changed).name == "base"  # the nearest, because no row was fine-tuned
+    assert table_3_row(changed).name == "base"  # no row is fine-tuned; base is nearest
 
 
 def test_a_long_log_is_thinned_without_losing_a_peak():

@@ -1,4 +1,4 @@
-"""`nmt config`: every setting has a meaning, and shipped configurations are complete."""
+"""`nmt config` explains every setting and prints complete shipped configurations."""
 
 import re
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_all_shipped_configurations_are_named(capsys):
 
 @pytest.mark.parametrize("name", shipped())
 def test_a_shipped_configuration_stands_alone(name: str):
-    """Without its `base:`, the printed configuration means the same in any directory."""
+    """The printed configuration has no `base:`, so it means the same in any directory."""
     content, _ = strict_yaml.parse(shipped_text(name), name)
     assert "base" not in content
     assert validate(content, {}, name) == load(CONFIGS / f"{name}.yaml")

@@ -1,4 +1,4 @@
-"""Parts of checkpoints and models of the tiny data."""
+"""Fixtures with the parts of a checkpoint or model of the tiny data."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Checkpoints written without training."""
+"""Writes checkpoints without training."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from nmt.runs.state import Best, State
 
 
 def save_step(run: Path, step: int, config: Config, files: dict[str, bytes], hashes: dict) -> Path:
-    """Writes a checkpoint whose weights and moments all equal its step; returns its folder."""
+    """Writes a checkpoint in which all weights and moments equal the step; returns its folder."""
     weights = _filled(config, float(step))
     moments = {f"{kind}.{name}": tensor.clone() for name, tensor in weights.items()
                for kind in ("exp_avg", "exp_avg_sq")}  # fmt: skip

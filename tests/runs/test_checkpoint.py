@@ -1,4 +1,4 @@
-"""Checkpoints that match their manifest but cannot be resumed from."""
+"""Checkpoints that match their manifest but cannot be used to resume or average."""
 
 import errno
 import io
@@ -31,12 +31,12 @@ Save = Callable[[int], Path]
 
 @pytest.fixture
 def save(config, files, hashes, tmp_path: Path) -> Save:
-    """Saves the checkpoint of a step in `tmp_path`; returns its folder."""
+    """Returns a function that saves the checkpoint of a step and returns its folder."""
     return partial(save_step, tmp_path, config=config, files=files, hashes=hashes)
 
 
 def describe(folder: Path) -> None:
-    """Writes a manifest that fits the current content of a checkpoint."""
+    """Writes a manifest that matches the current content of a checkpoint."""
     content = manifest.read(folder, "checkpoint")
     facts = {
         key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
@@ -45,7 +45,7 @@ def describe(folder: Path) -> None:
 
 
 def resumed_from(run: Path) -> tuple[int, str]:
-    """Returns the step from which a run would resume, and the messages."""
+    """Returns the step from which the run would resume, and the messages."""
     said: list[str] = []
     found = checkpoints.newest(RunDirectory(run).identity(), said.append)
     assert found
@@ -109,7 +109,7 @@ def folder_for_the_manifest(folder: Path) -> None:
 
 
 def unreadable_disk(name: str, folder: Path) -> None:
-    """Emulates a failing disk by a link that a patched `open` recognizes."""
+    """Emulates a failing disk: the fixture `failing_disk` raises an error for this link."""
     (folder / name).rename(folder / f"{name}-of-a-failing-disk")
     (folder / name).symlink_to(f"{name}-of-a-failing-disk")
 
@@ -147,7 +147,7 @@ def test_r13_whatever_the_system_says_of_the_newest_the_next_older_is_taken(
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
     assert f"Using {older}" in capsys.readouterr().err
     assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
-    again = save(2)  # the run comes past it again
+    again = save(2)  # the resumed run reaches step 2 again
     assert resumed_from(tmp_path) == (2, "")
     kept = again.with_name(f"broken-1-{again.name}")
     assert os.path.lexists(kept)
@@ -171,7 +171,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
     monkeypatch.setattr("builtins.open", opening)
     with pytest.raises(DeniedError):
         checkpoints.newest(RunDirectory(tmp_path).identity(), print)
-    if name != checkpoints.STATE:  # not needed for translating
+    if name != checkpoints.STATE:  # `nmt translate` does not read it
         assert main(["translate", str(tmp_path), "--input", os.devnull]) == 5
         assert capsys.readouterr().err == (
             f"nmt: error: Permission denied: {refused}. "
@@ -182,7 +182,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
 def test_checkpoints_that_may_not_be_listed_are_told_as_that(
     save: Save, tmp_path: Path, monkeypatch, capsys
 ):
-    """If they were ignored, the run would start over."""
+    """If the error were ignored, the run would start from the beginning."""
     save(1)
     refused = str(tmp_path / "checkpoints")
 
@@ -244,7 +244,7 @@ def of_the_weights(tensors: dict[str, Tensor]) -> None:
 def test_r15_moments_that_are_not_those_of_the_model_are_passed_over(
     save: Save, tmp_path: Path, forge: Callable[[dict[str, Tensor]], None]
 ):
-    """Adam's fused kernel would write outside of them."""
+    """With wrong sizes, Adam's fused kernel would write outside the tensors."""
     save(1)
     path = save(2) / checkpoints.OPTIMIZER
     moments = load_file(path)
@@ -256,13 +256,13 @@ def test_r15_moments_that_are_not_those_of_the_model_are_passed_over(
     shutil.rmtree(RunDirectory(tmp_path).checkpoint(1))
     with pytest.raises(NoModelError, match="tensor"):
         checkpoints.newest(RunDirectory(tmp_path).identity(), print)
-    assert find_model(tmp_path).directory == path.parent  # its weights are sound
+    assert find_model(tmp_path).directory == path.parent  # its weights are valid
 
 
 @pytest.mark.parametrize(
     ("file", "name", "value"),
     [
-        (checkpoints.OPTIMIZER, "exp_avg_sq.embedding", math.inf),  # Adam would stand still
+        (checkpoints.OPTIMIZER, "exp_avg_sq.embedding", math.inf),  # would stop all updates
         (checkpoints.OPTIMIZER, "exp_avg.embedding", math.nan),
         ("model.safetensors", "embedding", math.inf),
     ],
@@ -284,7 +284,7 @@ def test_r23_values_that_no_training_has_are_passed_over(
 def test_r23_weights_that_no_training_has_are_neither_averaged_nor_translated_with(
     save: Save, tmp_path: Path, value: float, capsys
 ):
-    """The manifest fits; the run falls back to older checkpoints."""
+    """The manifest matches; with an older checkpoint, the commands use that one."""
     path, line = save(2) / "model.safetensors", "embedding has values that are not finite"
     weights = load_file(path)
     weights["embedding"][0, 0] = value
@@ -354,7 +354,7 @@ def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_pat
 def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
     save: Save, settings, config, files, hashes, tmp_path: Path, change: dict, capsys
 ):
-    """A copied checkpoint: same data, other settings."""
+    """The foreign checkpoint was copied into the run, and has the same data but other settings."""
     (tmp_path / "config.yaml").write_text(config.to_yaml())
     for step in (4, 8):
         save(step)
@@ -374,7 +374,7 @@ def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
 def test_the_first_setting_that_differs_is_named_as_yaml(
     save: Save, settings, files, hashes, tmp_path: Path
 ):
-    """Always the same one, whatever the hashes of this process."""
+    """The message must not depend on the hash seed of the process."""
     save(1)
     others = {"model__attention_window": 5, "model__d_ff": 65, "model__heads": 3,
               "model__norm": "pre", "training__seed": 5,
@@ -418,7 +418,7 @@ def test_checkpoints_of_other_data_are_not_averaged(
 
 
 def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):
-    """Such checkpoints are left by a stop, or are the best by validation."""
+    """A stop leaves such a checkpoint, and the best checkpoint may be one."""
     assert config.training.checkpoint_every == 4
     for step in (4, 6, 8):
         save(step)

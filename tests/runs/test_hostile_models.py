@@ -1,4 +1,4 @@
-"""Hostile models with valid manifests, and reading while a run trains."""
+"""Hostile models with matching manifests, and reading a run during training."""
 
 import errno
 import json
@@ -51,7 +51,7 @@ def model(config: Config, files: dict[str, bytes], hashes: dict[str, str], tmp_p
 
 
 def describe(folder: Path, **changes: Any) -> None:
-    """Writes a manifest that fits the current content of the folder."""
+    """Writes a manifest that matches the current content of the folder."""
     content = manifest.read(folder, "model")
     facts = {
         key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
@@ -61,7 +61,7 @@ def describe(folder: Path, **changes: Any) -> None:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], folder: Path, status: int = 3) -> str:
-    """Returns the one line with which `nmt translate` refuses a model."""
+    """Returns the error, on one line, with which `nmt translate` refuses a model."""
     assert main(["translate", str(folder), "--input", os.devnull]) == status
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("nmt: error: ")
@@ -101,7 +101,7 @@ def test_r15_data_or_tokenizer_of_another_run(settings, tiny_data, tmp_path: Pat
         ).to_yaml()
     )
     content = manifest.read(tmp_path / "data", "data")
-    del content["settings"]["data"]["validation"]  # which is its default
+    del content["settings"]["data"]["validation"]  # an empty list is the default
     content["shards"]["validation"] = []
     manifest.rewrite(tmp_path / "data", content)
     assert main(["train", str(path)]) == 0
@@ -118,13 +118,13 @@ def tensor_file(header: dict[str, Any] | bytes, data: bytes = b"", length: int =
 
 
 def hostile_models(sound: Path, place: Path) -> dict[str, str]:
-    """Returns model directories, each with a part of its error message."""
+    """Writes model directories; maps each to a part of its error message."""
     canary = Canary(place / "canary")
     weights = new_transformer(load_model(sound, device=CPU).config).state_dict()
     entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     late = entry | {"data_offsets": [4, 12]}
     biased = next(key for key in weights if key.endswith("bias"))
-    huge = 100_000_000  # numbers in a sparse file, which takes no space on the disk
+    huge = 100_000_000  # numbers, in a sparse file without blocks on the disk
     sparse = json.dumps({"x": entry | {"shape": [huge], "data_offsets": [0, 4 * huge]}}).encode()
 
     def safetensors(content: bytes) -> Callable[[Path], object]:
@@ -150,7 +150,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
     def no_file(folder: Path) -> None:
         (folder / "model.safetensors").unlink()
         os.mkfifo(folder / "model.safetensors")
-        # with content, so that opening it is detected and does not block forever
+        # has content, so that a process that opens it is detected and does not block
         os.write(os.open(folder / "model.safetensors", os.O_RDWR), bytes(50_000))
 
     def endless(folder: Path) -> None:
@@ -247,8 +247,8 @@ print(json.dumps({"found": found, "events": events, "growth_mb": growth / 1024})
 
 
 def test_r16_hostile_models_are_refused_and_run_nothing(model: Path, tmp_path: Path):
-    """Each model has a manifest that fits. A child process reads all models twice: the first time
-    its memory is measured, the second time, with everything imported, an audit hook records events.
+    """Each model matches its manifest. A child process reads all models twice. Its memory is
+    measured the first time; then, with all modules imported, an audit hook records events.
     """
     hostile = hostile_models(model, tmp_path)
     child = subprocess.run(
@@ -269,7 +269,7 @@ def test_r16_hostile_models_are_refused_and_run_nothing(model: Path, tmp_path: P
 
 
 class HeaderOnly:
-    """A safetensors file whose tensors must not be read."""
+    """A safetensors file that has no method for reading whole tensors."""
 
     def __init__(self, path: Path, framework: str):
         self._file = safe_open(path, framework)
@@ -352,7 +352,7 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
     capsys,
     version: int,
 ):
-    """No older checkpoint or finished model is used instead."""
+    """Neither an older checkpoint nor the finished model is used instead."""
     expected = (
         f"format version {version}; this version of nmt reads up to {manifest.FORMAT_VERSION}"
     )
@@ -361,7 +361,7 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
         save_step(run, step, config, files, hashes)
     shutil.copytree(model, run / "model")
     for folder in (model, RunDirectory(run).checkpoint(2)):
-        # a later format may describe its files in another way
+        # a newer manifest may have other keys
         content = {"format_version": version, "entries": []}
         (folder / manifest.NAME).write_text(json.dumps(content))
     for place in (model, run, RunDirectory(run).checkpoint(2)):
@@ -394,8 +394,8 @@ def test_r16_a_model_file_that_links_to_itself_is_damaged(model: Path, capsys):
 
 
 def test_too_many_open_files_are_not_damage(model: Path):
-    """safetensors opens the file, and torch opens it once more, for which no descriptor is left."""
-    load_model(model, device=CPU)  # so that all modules are imported
+    """safetensors opens the file, then torch opens it again, when no descriptor is left."""
+    load_model(model, device=CPU)  # imports all modules
     content = manifest.read(model, "model")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[1]), limits[1]))

@@ -1,4 +1,4 @@
-"""Commands that are stopped by a signal while they write."""
+"""Commands that a signal stops while they write or read."""
 
 import signal
 import sys
@@ -43,7 +43,7 @@ def test_a_signal_leaves_nothing_of_what_was_being_written(
 def test_a_signal_while_weights_are_read_is_not_damage(
     config, files, hashes, tmp_path: Path, number: signal.Signals, is_damaged: bool
 ):
-    """safetensors calls functions in Python, and replaces whatever they raise by its own error."""
+    """safetensors calls Python functions and replaces any exception of theirs by its own error."""
     folder = save_step(tmp_path, 1, config, files, hashes)
     calls = 0
 

@@ -1,4 +1,4 @@
-"""The layout of a run directory. For changes during training see tests/training."""
+"""The layout of a run directory. tests/training tests changes during training."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A translator without torch, which another process loads quickly."""
+"""A translator without torch, which a child process loads quickly."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from nmt.errors import ArgumentError, NoModelError
 
 
 class Far:
-    """Translates into capitals in batches, and reacts to special words."""
+    """Translates to upper case; special words raise errors, hang or kill the process."""
 
     config, tokenizer, max_part, sha256 = SimpleNamespace(), SimpleNamespace(), 7, ""
     is_exported = True

@@ -1,4 +1,4 @@
-"""An untrained model whose translations end."""
+"""Small models for the server: an untrained one, and one that has memorized sentences."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from nmt.translator import Translator
 
 
 def ending_translator(config: Config, data: Path) -> Translator:
-    """Returns a model with random weights whose EOS is as likely as the most likely tokens."""
+    """Returns a model with random weights in which EOS is likely, so that translations end."""
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
     end = transformer.embedding[EOS_ID]

@@ -1,4 +1,4 @@
-"""A server in a thread of this process, and a translator that needs no model."""
+"""Runs a server in a thread of this process, with a translator that needs no model."""
 
 import json
 import socket
@@ -19,14 +19,14 @@ from tests.patience import PATIENCE_S, wait_until
 
 
 class Shouting:
-    """Translates into capitals; waits while it is held, and fails for some texts.
+    """Translates to upper case, waits while `free` is not set, and raises errors for some words.
 
     Attributes:
         batches: the texts of each call so far.
     """
 
     is_exported = False
-    max_part = 100  # words
+    max_part = 100  # in words
     sha256 = ""
 
     def __init__(self, symbols: Sequence[str] = ()):
@@ -76,7 +76,7 @@ class Shouting:
 
 
 class Here:
-    """A translator in this process, with the methods of a ModelProcess."""
+    """Wraps a translator of this process in the interface of a ModelProcess."""
 
     def __init__(self, translator: Any):
         self.translator = translator
@@ -107,7 +107,7 @@ class Here:
 
 @contextmanager
 def served(translator: Any, notes: list[str] | None = None, **limits: Any) -> Iterator[int]:
-    """Yields the port of a server that is ready."""
+    """Yields the port of a running server that is ready."""
     bounds = Limits(**limits)
     told = [].append if notes is None else notes.append
     app = create_app([lambda: Here(translator)], bounds, note=told)
@@ -126,7 +126,7 @@ def served(translator: Any, notes: list[str] | None = None, **limits: Any) -> It
 
 
 def ask(port: int, path: str, question: Any = None, **headers: str) -> tuple[int, Any]:
-    """Returns status and content of an answer; sends GET without a question."""
+    """Sends a POST, or a GET if there is no question; returns the status and the content."""
     connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     if question is None:
         connection.request("GET", path)

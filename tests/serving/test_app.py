@@ -1,4 +1,4 @@
-"""HTTP answers: results, refusals and their reasons, and what the server keeps."""
+"""HTTP answers: results, refused requests with reasons, and what the server stores."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def shouting():
 
 @pytest.fixture(scope="module")
 def real():
-    """A translator, and the port of its server."""
+    """A translator and the port of its server."""
     translator = Translator.load(TRAINED / "run", device="cpu", precision="fp32")
     with served(translator) as port:
         yield translator, port
@@ -66,7 +66,7 @@ def test_a_server_without_its_model_lives_but_is_not_ready():
         assert client.post("/api/translate", json={"text": "a"}).status_code == 503
         loads.set()
         wait_until(lambda: client.get("/ready").status_code == 200)
-    assert client.get("/ready").status_code == 503  # the process has ended
+    assert client.get("/ready").status_code == 503  # the model process has ended
 
 
 def test_a_dead_thread_is_no_life(monkeypatch):
@@ -181,7 +181,7 @@ def test_pages_and_probes_have_heads(shouting: int):
         assert answer.status == 200 and answer.read() == b""
         assert int(answer.headers["content-length"]) > 0
         connection.close()
-    assert ask(shouting, "/health/")[0] == 404  # without a redirect
+    assert ask(shouting, "/health/")[0] == 404  # no redirect
 
 
 def test_other_refusals(shouting: int):
@@ -200,7 +200,7 @@ def test_other_refusals(shouting: int):
 
 
 def test_a_long_line_is_queued_in_parts_and_lets_others_pass():
-    """A test with a real model compares the result with the library's."""
+    """Another test, with a real model, compares the translation with the library's."""
     translator, answers = Shouting(), {}
 
     def client(text: str):
@@ -219,7 +219,7 @@ def test_a_long_line_is_queued_in_parts_and_lets_others_pass():
             thread.join()
     assert answers[long][1]["translations"][0]["text"].split() == ["A"] * 9990
     place = [number for number, batch in enumerate(translator.batches) if "short" in batch]
-    assert place[0] < len(translator.batches) - 1 > 1  # not after the whole long line
+    assert place[0] < len(translator.batches) - 1 > 1  # before the end of the long line
     assert max(len(text.split()) for batch in translator.batches for text in batch) <= 100
 
 
@@ -232,7 +232,7 @@ def test_a_long_line_is_translated_as_the_library_does(real, piece: str):
     [best, *_] = translator.n_best([text], SearchOptions(n_best=2), prefix="Der")[0]
     found = answer["translations"][0]
     assert status == 200 and found["text"].startswith("Der")
-    if piece != "x":  # otherwise it is cut between characters, not between tokens
+    if piece != "x":  # "x" is split between characters, not between tokens
         assert found["text"] == best.text and found["score"] == pytest.approx(best.score)
 
 

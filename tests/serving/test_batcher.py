@@ -1,4 +1,4 @@
-"""The queue before the model: shared batches, waiting, and cancellation."""
+"""The server's queue: shared batches, waiting, cancellation, and processes that end."""
 
 import asyncio
 import sys
@@ -20,7 +20,7 @@ PLAIN = SearchOptions()
 def batched(
     translator, scene, queue=256, others=(), kind=Here, new=None, note=lambda text: None, number=1
 ):
-    """Runs a scene with a batcher that is ready; `number` counts the processes of `new`."""
+    """Runs a coroutine with a batcher that is ready; `new` starts each of `number` processes."""
     processes = [new] * number if new else [partial(kind, each) for each in (translator, *others)]
 
     async def run():
@@ -123,7 +123,7 @@ def test_one_request_does_not_fill_a_batch_that_others_wait_for():
     _, begin, then, *alone = translator.batches
     assert sum("many" in text for text in begin) <= 16
     assert sum("other" in text for text in begin + then) == 100
-    assert max(map(len, alone)) <= 64  # a new request would wait for the whole batch
+    assert max(map(len, alone)) <= 64  # larger batches delay new requests
 
 
 def test_a_long_request_lets_others_pass():
@@ -162,7 +162,7 @@ def test_a_full_queue_takes_no_more_until_there_is_room():
         await asyncio.gather(*futures)
         assert batcher.waiting == 0 and 1 <= batcher.patience_s <= 60
         batcher.seconds, batcher.translated = 40.0, 10
-        assert batcher.patience_s == 12  # for three requests in one process
+        assert batcher.patience_s == 12  # 40 s / 10 * 3 requests
 
     batched(translator, scene, queue=3)
     assert sum(map(len, translator.batches)) == 4
@@ -222,7 +222,7 @@ def test_calls_run_alone_on_the_same_thread():
 
 def test_a_model_that_cannot_be_loaded_and_an_end_are_no_model():
     async def scene():
-        broken = Here(None)  # has no attributes of a model
+        broken = Here(None)  # not a model
         batcher, loaded = Batcher([lambda: broken], 5), asyncio.Event()
         batcher.start(loaded.set)
         await loaded.wait()
@@ -238,7 +238,7 @@ def test_a_model_that_cannot_be_loaded_and_an_end_are_no_model():
         first = batcher.translate(["first"], PLAIN)
         await begun(translator)
         waits = batcher.translate(["waits"], PLAIN)
-        batcher.stop()  # although the translator is still held
+        batcher.stop()  # while the translator waits
         assert waits.cancelled() and not batcher.is_ready and not batcher.has_died
         await first
 
@@ -324,7 +324,7 @@ def test_one_request_of_many_texts_is_worked_off_by_all_processes():
 
 
 class Sharing(Here):
-    """Records among how many processes the cores are shared."""
+    """Records the number of processes that share the cores."""
 
     asked: list[int]
 
@@ -340,7 +340,7 @@ def test_a_lone_request_has_all_cores():
     async def scene(batcher):
         await batcher.translate(["alone"] * 3, PLAIN)
         assert asked == [1]
-        while batcher._busy:  # the answer arrives a little earlier
+        while batcher._busy:  # the answer arrives before `_busy` changes
             await asyncio.sleep(0.001)
         for translator in both:
             hold(translator)
@@ -359,7 +359,7 @@ def test_a_lone_request_has_all_cores():
 
 
 class Mortal(Here):
-    """A process that a certain word kills."""
+    """A process that ends when it gets a certain word."""
 
     def n_best(self, texts, *others, **more):
         if "kill" in texts:
@@ -479,7 +479,7 @@ def test_a_process_with_another_model_serves_nobody_and_the_first_model_is_tried
             await asyncio.sleep(0.01)
         assert "Restart the server" in batcher.problem and "could not be started" in notes[1]
         assert "Restart the server" in notes[1] and notes[1].endswith("tries again in 0.01 s.")
-        for _ in range(3):  # all by the process that has the first model
+        for _ in range(3):  # all in the process with the first model
             await batcher.translate(["then"], PLAIN)
         assert batcher.is_ready and made[2].is_closed
         with pytest.raises(EndedError):

@@ -1,4 +1,4 @@
-"""The calls in docs/serving.md are answered, and its limits are those of the server."""
+"""The calls in docs/serving.md are answered, and its limits are the server's defaults."""
 
 import re
 import shlex
@@ -35,7 +35,7 @@ def test_documented_calls_are_answered(port: int, call: str):
 def test_documented_paths_exist_and_no_others(port: int):
     paths = {"/openapi.json", *ask(port, "/openapi.json")[1]["paths"]}
     documented = set(re.findall(r"`(?:GET|POST) (/[\w/.]+)`", TEXT)) | {"/ready"}
-    assert documented >= paths - {"/api/inspect", "/api/search", "/api/steps"}  # in page.md
+    assert documented >= paths - {"/api/inspect", "/api/search", "/api/steps"}  # see page.md
     assert documented <= paths
 
 

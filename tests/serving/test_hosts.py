@@ -60,7 +60,7 @@ def answer(port: int, host: str, path: str) -> tuple[int, str]:
 
 
 def test_a_server_on_this_machine_alone_is_asked_by_no_page_from_elsewhere(monkeypatch):
-    """Without a model: probes and the page are answered while a model is loading."""
+    """Needs no model, because probes and the page are answered during loading."""
     notes: list[str] = []
     found: dict[tuple[str, str], tuple[int, str]] = {}
 

@@ -1,4 +1,4 @@
-"""What the page shows of a model agrees with the model."""
+"""The page's microscope shows the same values as the commands."""
 
 from itertools import pairwise
 
@@ -73,14 +73,14 @@ def test_tokens_spell_the_text(translator, text):
     assert (end["piece"], end["bytes"], end["text"]) == ("</s>", [], "")
     spelt = b"".join(bytes(token["bytes"]) for token in content).decode()
     pieces = translator.tokenizer.encode(side["text"])
-    if "▁" not in text and "\U000f2581" not in text:  # these are spelled with escapes
+    if "▁" not in text and "\U000f2581" not in text:  # the tokenizer escapes these characters
         assert spelt == f" {side['text']}"
     assert len(content) == len(pieces)
 
 
 @pytest.mark.parametrize("text", ["😀", "\ufffd", "\ufffd\ufffdé\ufffd"])
 def test_a_character_of_several_bytes_belongs_to_the_last(translator, text):
-    """Also the replacement character for invalid bytes."""
+    """This also holds for U+FFFD, the replacement character for invalid bytes."""
     tokens = inspect(translator, text, "x")["source"]["tokens"]
     assert [token["bytes"] for token in tokens if token["piece"].startswith("<0x")] == [
         [byte] for byte in text.encode()
@@ -139,7 +139,7 @@ def test_every_hypothesis_of_a_step_goes_on_from_one_that_lived(translator):
 
 
 def _pieces(steps: list, one: dict) -> list[str]:
-    """Returns the pieces of a finished hypothesis, with EOS."""
+    """Returns the pieces of a finished hypothesis, including EOS."""
     pieces, index = [], one["index"]
     for step in reversed(steps[: one["step"] + 1]):
         pieces.append(step[index]["piece"])

@@ -1,4 +1,4 @@
-"""The model process: its results, and how it ends."""
+"""The results of a model process, and how it ends."""
 
 import contextlib
 import multiprocessing
@@ -112,7 +112,7 @@ def test_what_nobody_wants_any_more_is_given_up(process: ModelProcess):
     with pytest.raises(AbandonedError):
         asked(process, "for ever", is_wanted=lambda: False)
     assert asked(process, "next") == ["NEXT"]
-    process._send(None)  # arrives after the work is done
+    process._send(None)  # a cancellation after the work is done
     assert asked(process, "a", is_wanted=lambda: False) == ["A"]
     assert asked(process, "b") == ["B"]
 

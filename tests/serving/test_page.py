@@ -1,4 +1,4 @@
-"""The page in headless Chromium, as people use it. Skipped without Chromium."""
+"""The page in headless Chromium; skipped without Chromium."""
 
 import re
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def browser():
 
 @pytest.fixture
 def visit(browser, server):
-    """Opens the page; afterwards, there must be no errors and no requests to other servers."""
+    """Returns a function that opens the page; fails if there were errors or requests elsewhere."""
     contexts, wrong = [], []
 
     def opened(fragment: str = "", **options):
@@ -68,7 +68,7 @@ def visit(browser, server):
 
 
 def translate(page, text: str) -> None:
-    """Types a text and waits until the microscope shows its translation."""
+    """Enters a text and waits until the microscope shows its translation."""
     page.fill("#source", text)
     answered = "text => decodeURIComponent(location.hash).startsWith('#text=' + text)"
     page.wait_for_function(answered, arg=text)
@@ -77,7 +77,7 @@ def translate(page, text: str) -> None:
 
 
 def held(page, text: str):
-    """Types a text and holds its request, which the caller continues or aborts."""
+    """Enters a text and returns its request, which the caller must continue or abort."""
     requests: list = []
     page.route("**/api/translate", lambda route: requests.append(route))
     page.fill("#source", text)
@@ -87,7 +87,7 @@ def held(page, text: str):
 
 
 def show_search(page) -> None:
-    """Scrolls to the beam search, which is asked for once it is seen."""
+    """Scrolls to the beam search, which is requested when it becomes visible."""
     page.locator("#search-section").scroll_into_view_if_needed()
     page.wait_for_selector("#search:not(.pending) .tree svg")
 
@@ -105,13 +105,13 @@ def asked_and_answered(page, path: str, section: str, text: str):
 
 
 def pause(page) -> None:
-    """Stops the page's clock; `page.clock.run_for` moves it on."""
+    """Stops the page's clock; `page.clock.run_for` advances it."""
     page.clock.install(time=0)
     page.clock.pause_at(1000)
 
 
 def asked(page, path: str) -> list:
-    """Returns the list of the page's later requests to a path."""
+    """Returns a list to which the page's later requests to a path are added."""
     found: list = []
     page.on("request", lambda sent: sent.url.endswith(path) and found.append(sent))
     return found
@@ -179,7 +179,7 @@ def test_work_is_shown_while_it_lasts_and_nothing_old_passes_for_new(visit):
 
 def test_an_exported_model_has_a_calm_sentence_and_no_microscope(visit):
     page = visit()
-    page.wait_for_selector("#tokens .chip")  # of the example; a later reload would abort requests
+    page.wait_for_selector("#tokens .chip")  # a reload must not abort a request
     wrong: list = []
     page.on("response", lambda got: got.status >= 400 and wrong.append(got.url))
 
@@ -193,7 +193,7 @@ def test_an_exported_model_has_a_calm_sentence_and_no_microscope(visit):
     expect(page.locator("#target")).to_have_text(PAIRS[READS])
     expect(page.locator("#no-microscope")).to_be_visible()
     expect(page.locator("#microscope")).to_be_hidden()
-    pause(page)  # so that no later answer replaces the words
+    pause(page)  # no later answer may replace the words
     page.locator(WORDS).first.hover()
     page.locator(WORDS).first.click()
     expect(page.get_by_role("menuitemradio").first).to_be_focused()
@@ -209,7 +209,7 @@ def test_an_article_keeps_its_paragraphs_and_shows_which_sentence_is_which(visit
     page.locator("#target").get_by_role("button", name="schläft").hover()
     expect(page.locator("#target .sentence.chosen")).to_have_text(PAIRS[SLEEPS])
     expect(page.locator("#backdrop .sentence.chosen")).to_have_text(SLEEPS)
-    expect(page.locator("#which")).to_contain_text("Sentence 1 of 4")  # pointing does not change it
+    expect(page.locator("#which")).to_contain_text("Sentence 1 of 4")  # hovering changes nothing
     page.locator("#target").get_by_role("button", name="schläft").click()
     page.keyboard.press("Escape")
     expect(page.locator("#which")).to_contain_text("Sentence 3 of 4")
@@ -229,7 +229,7 @@ def test_pointing_shows_where_the_model_looked(visit):
         "all => all.map((one) => Number(one.style.getPropertyValue('--weight')))"
     )
     assert 0.5 < sum(weights) <= 1.01
-    # the same on the source side, where a text area covers the marks
+    # on the source side, a text area covers the words, so the mouse is moved by coordinates
     box = page.locator("#backdrop .unit").nth(1).bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page.locator("#says")).to_contain_text("“man” received")
@@ -254,7 +254,7 @@ def test_an_alternative_is_gone_on_from_by_keyboard_alone(visit):
     page.keyboard.press("Enter")
     expect(items.first).to_be_focused()
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".menu .more")).to_be_focused()  # the model is sure; the rest is folded
+    expect(page.locator(".menu .more")).to_be_focused()  # unlikely words are folded
     page.keyboard.press("Enter")
     chosen = page.evaluate("document.activeElement.querySelector('.word').textContent")
     with page.expect_request("**/api/translate") as sent:
@@ -272,7 +272,7 @@ def test_no_alternative_to_an_old_translation_takes_the_place_of_the_new_one(vis
     translate(page, READS)
     route = held(page, SLEEPS)
     expect(page.locator("#target")).to_have_class(re.compile("stale"))
-    page.locator(WORDS).nth(1).click()  # a word of the old translation
+    page.locator(WORDS).nth(1).click()  # a word of the stale translation
     page.locator(WORDS).nth(1).press("Enter")
     expect(page.locator(".menu")).to_have_count(0)
     route.continue_()
@@ -329,7 +329,7 @@ def test_attention_by_layer_and_head_and_as_a_table(visit):
 
 
 def test_the_same_view_in_a_file_with_two_models_weights(browser):
-    """As `nmt attention` and `nmt report` write it: each picture has its own weights."""
+    """Files of `nmt attention` and `nmt report` have several views, each with its own weights."""
     random = np.random.default_rng(1)
     pieces = ["▁a", "</s><b>", "</s>"]
     all_maps = []
@@ -367,7 +367,7 @@ def test_the_same_view_in_a_file_with_two_models_weights(browser):
         )
         assert near.startswith(f"head {[1, 2, 4][np.argmin(by)]}, differs by")
         assert view.get_by_text("of their attention").count() == 0
-        view.locator(".thumb").nth(3).click()  # after the mean and two heads
+        view.locator(".thumb").nth(3).click()  # head 3, after the mean and two heads
         expect(view.get_by_text("Heads 1 and 4 of layer 1 differ by only 0.0%")).to_be_visible()
         view.locator(".map canvas").hover(position={"x": 30, "y": 10})
         expect(view.locator(".says")).to_contain_text("“▁a” gives “</s><b>”")
@@ -519,7 +519,7 @@ def test_only_finished_sentences_are_read_out(visit):
 
 
 def test_words_are_found_in_text_that_the_model_saw_otherwise(visit):
-    """Decomposed letters, odd spaces, invisible characters, characters of several bytes."""
+    """Covers decomposed letters, unusual spaces, invisible characters, and byte tokens."""
     page = visit()
     found = page.evaluate("""() => {
         const { tokensOf, units } = $text;
@@ -535,9 +535,9 @@ def test_words_are_found_in_text_that_the_model_saw_otherwise(visit):
 
 @pytest.mark.parametrize("width", [720, 1280])
 def test_nothing_moves_that_is_pointed_at(visit, width):
-    """Every row of the picture is named correctly, and no part of the page moves."""
+    """Hovering names the right row of the map, and no part of the page moves."""
     page = visit(viewport={"width": width, "height": 1000})
-    translate(page, BYTES)  # whose last word has tokens that need several lines to describe
+    translate(page, BYTES)  # its last word has byte tokens, described in several lines
     page.locator("#walk-section").scroll_into_view_if_needed()
     page.wait_for_selector("#step h4")
     show_search(page)
@@ -571,7 +571,7 @@ def test_what_cannot_be_looked_into_clears_what_was_shown(visit):
     expect(page.locator("#target .sentence")).to_have_count(2)
     page.get_by_role("button", name="Next sentence").click()
     expect(page.locator("#which .blind")).to_contain_text("tokens")
-    assert page.locator("#views").bounding_box() is None  # nor is there an empty place
+    assert page.locator("#views").bounding_box() is None  # takes no space
     page.get_by_role("button", name="Previous sentence").click()
     expect(page.locator("#views")).to_be_visible()
     expect(page.locator("#which")).to_contain_text(READS)
@@ -582,7 +582,7 @@ def test_what_cannot_be_looked_into_clears_what_was_shown(visit):
     with page.expect_request("**/api/inspect"):
         page.get_by_role("button", name="Next sentence").click()
     expect(page.locator("#which")).to_contain_text(SEES)
-    expect(page.locator("#tokens")).to_be_hidden()  # those of the first sentence
+    expect(page.locator("#tokens")).to_be_hidden()  # of the first sentence
     requests[0].continue_()
     expect(page.locator("#tokens")).to_be_visible()
 
@@ -595,10 +595,10 @@ def test_a_choice_stays_with_its_sentence_and_is_in_the_link(visit):
     page.keyboard.press("Enter")
     expect(page.get_by_role("menuitemradio").first).to_be_focused()
     page.keyboard.press("End")
-    page.keyboard.press("Enter")  # those less likely
+    page.keyboard.press("Enter")  # unfolds less likely words
     page.keyboard.press("Enter")
     expect(first).not_to_have_text(PAIRS[READS])
-    expect(page.locator(WORDS).nth(1)).to_be_focused()  # the word where it was chosen
+    expect(page.locator(WORDS).nth(1)).to_be_focused()  # the word that was replaced
     chosen = first.inner_text()
     page.fill("#source", f"{READS} {SLEEPS}")
     expect(page.locator("#target .sentence").nth(1)).to_have_text(PAIRS[SLEEPS])
@@ -608,7 +608,7 @@ def test_a_choice_stays_with_its_sentence_and_is_in_the_link(visit):
     expect(other.locator("#target .sentence").first).to_have_text(chosen)
     expect(other.locator("#target .sentence").nth(1)).to_have_text(PAIRS[SLEEPS])
     other.get_by_role("button", name="Next sentence").click()
-    expect(other.get_by_role("button", name="Undo my choice")).to_be_hidden()  # not this one's
+    expect(other.get_by_role("button", name="Undo my choice")).to_be_hidden()  # no choice here
     other.get_by_role("button", name="Previous sentence").click()
     other.get_by_role("button", name="Undo my choice").click()
     expect(other.locator("#target .sentence").first).to_have_text(PAIRS[READS])
@@ -690,7 +690,7 @@ def test_it_opens_with_a_translation_and_says_what_the_model_is(visit):
 
 @pytest.mark.parametrize("fragment, answer", [("", "model"), ("#text=A dog sleeps.", "translate")])
 def test_the_first_translation_takes_two_requests(visit, fragment, answer):
-    """Each request in series costs a slow line a round trip, so nothing else may be needed."""
+    """Each sequential request costs a round trip, so nothing else may be required."""
     page = visit("icon.svg")
     other = re.compile(rf"/api/(?!{answer})|\.(js|css|svg)$")
     page.route(other, lambda route: route.abort())
@@ -719,7 +719,7 @@ def test_doubt_is_told_above_the_translation(visit):
 
 
 def test_a_token_is_walked_through_the_model(visit):
-    """Visits all steps by keyboard; the table has the server's numbers, and a link opens a step."""
+    """Visits all steps by keyboard; tables show the server's numbers, and a link opens a step."""
     page = visit()
     found = asked_and_answered(page, "/api/steps", "#walk-section", READS)
     expect(page.locator("#step h4")).to_have_text(re.compile("^1 of 30"))
@@ -736,7 +736,7 @@ def test_a_token_is_walked_through_the_model(visit):
         )
         if number == 1:
             page.locator("#step summary").click()
-        expect(page.locator("#step tbody tr").first).to_be_visible()  # made once it is open
+        expect(page.locator("#step tbody tr").first).to_be_visible()  # created when opened
         rows = page.locator("#step tbody tr").all_inner_texts()
         seen.setdefault(title, []).append([row.replace("−", "-").split("\t") for row in rows])
         page.keyboard.press("ArrowRight")
@@ -784,7 +784,7 @@ def test_it_fits_a_telephone(visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nobody_is_shut_out(visit, scheme):
-    """axe-core checks most accessibility guidelines for web pages."""
+    """axe-core checks most of the accessibility guidelines for web pages."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = visit(color_scheme=scheme)
     translate(page, ARTICLE)
@@ -809,7 +809,7 @@ def test_nobody_is_shut_out(visit, scheme):
 
 
 def serious(axe, page) -> list[str]:
-    """Returns the serious violations, and where they are."""
+    """Returns the serious violations with their elements."""
     return [
         f"{each['id']}: {node['html'][:150]} {node['failureSummary'][:200]}"
         for each in axe.run(page).response["violations"]

@@ -1,4 +1,4 @@
-"""R25: hostile requests over raw sockets are refused; others are answered, and memory is stable."""
+"""R25: hostile requests over raw sockets are refused, others are answered, memory is stable."""
 
 import contextlib
 import gzip
@@ -32,7 +32,7 @@ def connected(port: int) -> Iterator[socket.socket]:
 
 
 def answer(client: socket.socket) -> tuple[int, dict]:
-    """Reads the answer of a server that then closes; (0, {}) if there is none."""
+    """Reads an answer until the server closes the connection; (0, {}) without an answer."""
     data = b""
     try:
         while chunk := client.recv(65536):
@@ -44,7 +44,7 @@ def answer(client: socket.socket) -> tuple[int, dict]:
 
 
 def send_for_ever(client: socket.socket, chunk: bytes, limit: int) -> int:
-    """Returns the number of bytes sent until the server closed the connection."""
+    """Sends up to about `limit` bytes; returns how many until the server closed the connection."""
     sent = 0
     try:
         while sent < limit:
@@ -78,16 +78,16 @@ def test_a_client_that_offers_http_2_is_answered_in_http_1(port: int, together: 
 def test_r25_chunks_are_counted(port: int):
     with connected(port) as client:
         client.sendall(POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
-        with contextlib.suppress(ConnectionError):  # from data sent after the refusal
+        with contextlib.suppress(ConnectionError):  # if data is sent after the refusal
             for _ in range(20):
                 client.sendall(b"10000\r\n" + b"a" * 65536 + b"\r\n")
             client.sendall(b"0\r\n\r\n")
-        assert answer(client)[0] in (0, 413)  # no answer if it was still sending
+        assert answer(client)[0] in (0, 413)  # 0 if the refusal came while sending
     assert ask(port, "/translate", b" " * 1_000_001)[0] == 413
 
 
 def test_r25_memory_stays(port: int):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # peak in KB
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # peak, in KB
     with connected(port) as client:
         client.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n")
         chunk = b"10000\r\n" + b"a" * 65536 + b"\r\n"
@@ -99,7 +99,7 @@ def test_r25_memory_stays(port: int):
 def test_r25_a_head_without_end_is_refused(port: int):
     with connected(port) as client:
         send_for_ever(client, b"X-Header: value\r\n" * 100, 10_000_000)
-        assert answer(client)[0] in (0, 400)  # reset if the server did not read all
+        assert answer(client)[0] in (0, 400)  # 0 if the server reset the connection
     with connected(port) as client:
         client.sendall(POST + b"Connection: close\r\n" + b"X: y\r\n" * 5_000 + b"\r\n")
         assert answer(client)[0] in (0, 400)
@@ -125,7 +125,7 @@ def test_r25_what_is_no_http_is_refused_in_json(port: int, request_line: bytes, 
 
 
 def test_r25_slow_requests_end_while_others_are_answered(port: int):
-    """Headers and bodies sent byte by byte, and connections without any data."""
+    """Covers headers and bodies sent byte by byte, and connections without any data."""
     head = POST + b"Content-Length: 1000\r\n\r\n"
     beginnings = [POST + b"X: ", head, b""] * 15
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in beginnings]
@@ -192,10 +192,10 @@ def test_r25_one_connection_too_many_is_closed():
 
 
 def test_r25_an_answer_that_nobody_reads_is_given_up(port: int):
-    """A client that sends requests and never reads."""
+    """The client sends requests and never reads."""
     with socket.socket() as client:
         client.settimeout(PATIENCE_S)
-        # before connecting: if it shrinks later, the kernel drops the server's reset
+        # set before connecting: if the buffer shrinks later, the kernel drops the server's reset
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         client.connect(("127.0.0.1", port))
         asked = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 100
@@ -217,7 +217,7 @@ def test_r25_a_client_that_has_its_answer_and_sends_no_more_is_let_go(port: int,
         assert client.recv(65536)
         client.sendall(rest)
         with contextlib.suppress(ConnectionError):
-            assert not client.recv(65536)  # otherwise it blocks
+            assert not client.recv(65536)  # blocks if it stays open
 
 
 def test_r25_what_comes_after_a_body_is_no_header(port: int):

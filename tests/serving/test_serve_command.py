@@ -1,4 +1,4 @@
-"""`nmt serve` as a process: it reports its address, serves, and stops cleanly."""
+"""`nmt serve` in a process of its own reports its address, serves, and stops cleanly."""
 
 import builtins
 import os
@@ -26,7 +26,7 @@ RUN = TRAINED / "run"
 
 
 def started(*words: str) -> tuple[subprocess.Popen, int]:
-    """Starts a server; returns the process and its port when it is ready."""
+    """Starts a server and waits until it is ready; returns the process and the port."""
     process = subprocess.Popen(
         [sys.executable, "-m", "nmt", "serve", str(RUN), "--port", "0", "--device", "cpu", *words],
         stderr=subprocess.PIPE,
@@ -56,7 +56,7 @@ def test_requests_in_hand_are_finished_when_it_is_told_to_stop():
     [(status, answer)] = answers
     _, told = process.communicate()
     assert (status, process.returncode) == (200, 143)
-    assert told == "nmt: Stopped after answering all requests.\n"  # and no text of a client
+    assert told == "nmt: Stopped after answering all requests.\n"  # contains no client's text
     translator = Translator.load(RUN, device="cpu", precision="fp32")
     found = [each["text"] for each in answer["translations"][:5]]
     assert found == [each.text for each in translator.translate(texts[:5])]
@@ -77,7 +77,7 @@ def test_a_second_signal_ends_it_at_once():
             b"POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
             b"Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n"
         )
-        assert client.recv(100).startswith(b"HTTP/1.1 100 ")  # it waits for the rest
+        assert client.recv(100).startswith(b"HTTP/1.1 100 ")  # waits for the body
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: not is_listening(port))
         process.send_signal(signal.SIGTERM)

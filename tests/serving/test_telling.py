@@ -35,14 +35,14 @@ def translator(tiny_data, tmp_path_factory) -> Translator:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A small trained run to write into."""
+    """A writable copy of the small trained run."""
     shutil.copytree(TRAINED / "run", tmp_path / "run", copy_function=shutil.copyfile)
     return tmp_path / "run"
 
 
 @pytest.mark.parametrize("text", ["A dog sleeps.", "The child buys two apples."])
 def test_alternatives_are_whole_words_and_one_of_them_stands(translator, text):
-    """At every word, an alternative equals the rest of the translation, and no word is cut."""
+    """At every word, one alternative leads to the given translation, and no word is truncated."""
     target = translator.translate(text).text
     places = [i for i in range(len(target)) if target[i - 1 : i] in ("", " ")]
     for place in [*places, len(target)]:
@@ -57,8 +57,8 @@ def test_alternatives_are_whole_words_and_one_of_them_stands(translator, text):
         for row in rows:
             assert row["text"].startswith(prefix) and "\ufffd" not in row["text"]
             new = row["text"][len(prefix) :]
-            assert row["ends"] or not (prefix[-1:].isalnum() and new[:1].isalnum())  # "wohntt"
-            if new[-1:].isalnum():  # a word that goes on is not shown in half
+            assert row["ends"] or not (prefix[-1:].isalnum() and new[:1].isalnum())  # "wohnt" + "t"
+            if new[-1:].isalnum():  # shown as a whole word
                 assert not row["follows"][:1].isalnum(), row
 
 
@@ -96,7 +96,7 @@ def test_doubts(source, found, expected):
 
 
 def test_doubts_are_told_of_each_sentence(translator, monkeypatch):
-    monkeypatch.setattr("nmt.serving.doubt._UNSURE", 2.0)  # of any translation
+    monkeypatch.setattr("nmt.serving.doubt._UNSURE", 2.0)  # any translation
     with served(translator) as port:
         question = {"text": "A dog sleeps. Where does he live?", "document": True}
         [found] = ask(port, "/api/translate", question)[1]["translations"]
@@ -120,7 +120,7 @@ def test_what_a_model_is(run, translator):
     assert about(Translator.load(run))["bleu"] == expected
     (evaluation / "test.json").write_text(json.dumps(scores | {"model_sha256": "another's"}))
     assert about(Translator.load(run))["bleu"]["on"] == "validation set"
-    with served(translator) as port:  # of no run
+    with served(translator) as port:  # a model without a run
         told = ask(port, "/api/model")[1]
         assert told["source"] == {"code": "en", "name": "English"} and told["microscope"]
         assert told["bleu"] is None and told["examples"] == [] and told["characters"] == 20_000
@@ -131,7 +131,7 @@ def test_what_a_model_is(run, translator):
 
 
 def test_examples_show_what_they_promise(run, capsys):
-    """Each kind is checked again, and `nmt serve` finds the examples in the run."""
+    """Each example has the property of its kind, and the server finds the examples in the run."""
     choose.main([str(run)])
     translator = Translator.load(run)
     told = about(translator)

@@ -1,4 +1,4 @@
-"""Cutting and joining texts: sentences stay apart, and all parts fit the model."""
+"""Splitting and joining texts: sentences stay separate, and all parts fit the model."""
 
 from types import SimpleNamespace
 

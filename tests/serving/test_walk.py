@@ -1,4 +1,4 @@
-"""The steps of the page's walk equal the paper's equations, which are computed separately."""
+"""*One token, step by step* has the values of the paper's equations, computed separately."""
 
 import math
 
@@ -34,7 +34,7 @@ def translator(request, settings, tiny_data) -> Translator:
 
 
 class Walked(PaperTransformer):
-    """Keeps the intermediate results of the paper's equations by the name of the sub-layer."""
+    """Stores the intermediate results of the paper's equations, by the name of the sub-layer."""
 
     def __init__(self, translator: Translator):
         super().__init__(translator.transformer.state_dict(), translator.config.model)
@@ -72,9 +72,7 @@ def close(found, expected) -> None:
 
 @pytest.mark.parametrize("layer", [0, LAYERS - 1])
 def test_steps_are_those_of_the_papers_equations(translator, layer):
-    """Checks, in every layer, the attention, the feed-forward network, and the residual
-    connections.
-    """
+    """Covers embeddings, attention, feed-forward networks, residual connections and the output."""
     encode = translator.tokenizer.encode
     source, target = ([*encode(text), EOS_ID] for text in (SOURCE, TARGET))
     paper = Walked(translator)

@@ -1,4 +1,4 @@
-"""Small files that are read at once, and compressed files of several streams."""
+"""Small files that are read as a whole, and compressed files of several streams."""
 
 import bz2
 import gzip
@@ -18,7 +18,7 @@ def test_a_small_file_is_regular_and_small(tmp_path: Path):
     assert small_file(path, 100) == b"x" * 100
     with pytest.raises(InputError, match=r"note\.json is larger than 99 bytes"):
         small_file(path, 99)
-    os.truncate(path, 1 << 40)  # a sparse file, whose stated size exceeds the memory
+    os.truncate(path, 1 << 40)  # a sparse file, larger than the memory
     with pytest.raises(InputError, match="larger than 99 bytes"):
         small_file(path, 99)
     path.unlink()
@@ -38,7 +38,7 @@ def content(path: Path, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("pack", PACKS)
 def test_each_stream_of_a_compressed_file_is_read_or_refused(tmp_path: Path, pack):
-    """Each byte of the second stream is damaged, and the stream is cut after each byte."""
+    """Flips a bit in each byte of the second stream, and truncates the stream before each byte."""
     text = b"The man reads a book.\n"
     first, second = pack(text), pack(text[::-1] * 9)
     whole = text + text[::-1] * 9
@@ -47,7 +47,7 @@ def test_each_stream_of_a_compressed_file_is_read_or_refused(tmp_path: Path, pac
         cut, flipped = second[:n], bytearray(second)
         flipped[n] ^= 1
         for damaged in (cut, bytes(flipped)):
-            try:  # gzip's header has a time and other bytes without an effect
+            try:  # a bit of gzip's header may have no effect
                 found = content(tmp_path / "f", first + damaged)
             except InputError as error:
                 assert "damaged or truncated" in str(error)

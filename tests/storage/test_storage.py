@@ -58,7 +58,7 @@ def test_a_name_may_be_as_long_as_the_file_system_has_it(tmp_path: Path, name: s
 
 
 def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_path: Path):
-    """As when a run begins while another process writes a translation into its directory."""
+    """A run may start while another process writes a translation into its directory."""
     code = (
         "import sys, time; from pathlib import Path; from nmt.storage import atomic\n"
         "folder = Path(sys.argv[1])\n"
@@ -85,7 +85,7 @@ def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_pat
 
 
 def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path: Path):
-    """This also holds in directories with files of other programs."""
+    """Files of other programs and of writers that still run are kept."""
     others = [".tmp-other", ".tmp-01234567-a", "tmp-nmt-01234567-a", ".tmp-nmt-new-a"]
     for name in others:
         (tmp_path / name).touch()
@@ -104,7 +104,7 @@ def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path:
 
 
 def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path):
-    """Not the mode of the library: safetensors uses 0600, which colleagues cannot read."""
+    """safetensors creates files with mode 0600, which other users cannot read."""
     former = os.umask(0o027)
     try:
         with atomic.new_directory(tmp_path / "d") as folder:
@@ -143,7 +143,7 @@ def order(monkeypatch, tmp_path: Path) -> list[tuple[str, str]]:
 
 
 def test_r2_what_is_renamed_has_been_synced_and_the_rename_is(order, tmp_path: Path):
-    """Otherwise a power cut may leave the new name with content that never reached the disk."""
+    """Without these syncs, a power failure may leave the new name without its content."""
     atomic.write_file(tmp_path / "f", "x")
     assert order == [("sync", "aside-f"), ("rename", "aside-f"), ("sync", ".")]
     order.clear()
@@ -250,7 +250,7 @@ def test_any_flipped_bit_is_found(described: Path, data):
     flipped[bit // 8] ^= 1 << bit % 8
     path.write_bytes(flipped)
     try:
-        # white space between JSON tokens has no meaning
+        # white space between JSON tokens may change
         same = path.name == "manifest.json" and _parsed(flipped) == _parsed(content)
         if not same:
             with pytest.raises(InputError):

@@ -1,8 +1,8 @@
 """Runs `nmt` in child processes, as one or several ranks, with faults at chosen points.
 
-Children are forked from a server that has imported everything, so that fifty of them take seconds.
-As a program, under torchrun, this module runs `nmt` with the fault that its first argument names:
-`-m tests.training.children kill:1:5 train config.yaml`.
+Children are forked from a server that has imported all modules, so that fifty of them take seconds.
+Under torchrun, `-m tests.training.children KILL:1:5 train config.yaml` runs `nmt train` and sends
+SIGKILL to rank 1 at step 5.
 """
 
 import faulthandler
@@ -40,18 +40,16 @@ _STORES: list[dist.TCPStore] = []
 _PRELOADED = [
     "nmt.cli", "nmt.lines.translate", "sacrebleu", "tests.training.children",
     "torch.utils.tensorboard",
-    "torch._dynamo",  # torch imports it with the first optimizer: half of a child's time
+    "torch._dynamo",  # else the first optimizer imports it, in half of a child's time
     "torch.distributed.run",
 ]  # fmt: skip
 _CONTEXT.set_forkserver_preload(_PRELOADED)
-# the server forks, so no thread of its own may hold a lock: Arrow would start one
+# the server forks, so it must not have a thread that may hold a lock, such as Arrow's
 os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
 class Child:
-    """A running `nmt` or `torchrun`, which may be one of several ranks; its files are in
-    `directory`.
-    """
+    """A process of `nmt` or `torchrun`, perhaps one of several ranks, with files in `directory`."""
 
     def __init__(
         self,
@@ -69,7 +67,7 @@ class Child:
         self.process = _CONTEXT.Process(
             target=_run,
             args=(program, arguments, (self._written, self._said), fault, environment),
-            daemon=True,  # does not outlive a test that fails
+            daemon=True,  # ends with a test that fails
         )
         self.process.start()
 
@@ -78,7 +76,7 @@ class Child:
         self.process.join(PATIENCE_S)
         if self.process.exitcode is None:
             with suppress(ProcessLookupError):
-                os.kill(self.process.pid, signal.SIGUSR2)  # it says where it hangs
+                os.kill(self.process.pid, signal.SIGUSR2)  # prints a stack trace
             self.process.join(2)
             self.process.kill()
             pytest.fail(f"still running after {PATIENCE_S} s\n{self.said}")
@@ -91,7 +89,7 @@ class Child:
 
     @property
     def written(self) -> str:
-        """What it has written to standard output."""
+        """Returns the text on standard output."""
         return self._written.read_text()
 
 
@@ -99,7 +97,7 @@ def _run(
     program: Program, arguments: list[str], files: tuple[Path, Path], fault: Fault | None,
     environment: dict[str, str],
 ) -> None:  # fmt: skip
-    gc.freeze()  # otherwise garbage collection would copy every page of the server's memory
+    gc.freeze()  # garbage collection would copy the memory shared with the server
     os.environ.update(environment)
     torch.set_num_threads(1)
     validation.write_png = one_pixel
@@ -137,7 +135,7 @@ def train_on(
     world_size: int, config: Config, directory: Path, faults: dict[int, Fault] | None = None
 ) -> list[Child]:
     """Starts several ranks as torchrun does; `faults` maps ranks to faults."""
-    # as torchrun's agent does, for as long as the test runs
+    # like torchrun's agent, keeps the store until the tests end
     store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     _STORES.append(store)
     common = {
@@ -198,11 +196,11 @@ def send(number: signal.Signals) -> Callable[[], None]:
 
 
 def _send(number: signal.Signals) -> None:
-    signal.raise_signal(number)  # to this thread, so that the next call finds it handled
+    signal.raise_signal(number)  # to this thread, which handles it before its next call
 
 
 def all_of(*faults: Fault) -> Fault:
-    """Several faults in one process."""
+    """Combines several faults in one process."""
     return partial(_all_of, faults)
 
 
@@ -212,7 +210,7 @@ def _all_of(faults: tuple[Fault, ...]) -> None:
 
 
 def after_step(step: int, deed: Callable[[], None]) -> Fault:
-    """Calls `deed` when the host has launched all work of a step, and has read no result."""
+    """Calls `deed` when the host has launched all work of a step, before it reads the result."""
     return partial(_after_step, step, deed)
 
 
@@ -284,9 +282,10 @@ _PRIMITIVES = ((os, "fsync"), (os, "replace"), (os, "unlink"), (os, "mkdir"), (o
 
 
 def die_while_saving(step: int, call: int) -> Fault:
-    """Dies, as by kill -9, before the `call`-th file operation of saving a step's checkpoint.
+    """Ends the process, like kill -9, before file operation `call` of saving a step's checkpoint.
 
-    Rotation counts too. Calls are counted from 0; if there are fewer, nothing happens.
+    Operations of the rotation count too. The first operation has number 0. If there are fewer
+    operations, nothing happens.
     """
     return partial(_die_while_saving, step, call)
 

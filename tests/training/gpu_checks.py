@@ -1,7 +1,7 @@
-"""Checks that need a GPU, as functions of a device. On a CPU they only test themselves.
+"""Checks for GPUs, as functions of a device; on a CPU, they only test their own code.
 
-`test_gpu.py` calls each for a CPU and, where there are GPUs, starts this module for each check in
-a process of its own: `python -m tests.training.gpu_checks NAME FOLDER`.
+`test_gpu.py` calls each check for a CPU. On machines with GPUs, it also runs each check in its own
+process: `python -m tests.training.gpu_checks NAME FOLDER`.
 """
 
 import json
@@ -38,7 +38,7 @@ TEXTS = ["A man reads a book.", "Two dogs run.", "The woman has a red hat.", "Wh
 
 @dataclass(frozen=True)
 class Place:
-    """Where a check runs: a device, and a folder with `config.yaml`, the settings to change."""
+    """The device and the folder of a check; the folder has `config.yaml` with the settings."""
 
     device: torch.device
     folder: Path
@@ -48,7 +48,7 @@ class Place:
         return self.device.type == "cuda"
 
     def config(self, run: str, **changes) -> Config:
-        """Returns the settings with changes, as `make_settings` does, for a run of that name."""
+        """Returns the settings of the run `run`; `changes` are given as for `make_settings`."""
         changes |= {"training__run_directory": str(self.folder / run)}
         overrides = [f"{key.replace('__', '.')}={json.dumps(v)}" for key, v in changes.items()]
         return load(self.folder / "config.yaml", overrides)
@@ -61,7 +61,7 @@ class Place:
         return self.folder / run
 
     def model(self) -> Path:
-        """A finished model."""
+        """Returns a finished model; the first call trains it."""
         if not (self.folder / "finished/model").exists():
             self.trained("finished")
         return self.folder / "finished/model"
@@ -142,7 +142,7 @@ def validations_keep_no_more_memory_than_the_first(place: Place) -> None:
         run(place.config("validations", **changes | {"training__validate_every": 3}))
     assert len(allocated) > 3
     print("bytes after each validation", allocated)
-    *in_training, _ = allocated  # the last one is of the finished model, beside the one in training
+    *in_training, _ = allocated  # the last validation has two models in memory
     assert max(in_training) <= 1.01 * in_training[0]
 
 
@@ -155,7 +155,7 @@ def two_ranks_are_as_one(place: Place) -> None:
 
 
 def a_lost_rank_is_named(place: Place) -> None:
-    """The other rank's GPU waits meanwhile in an operation that the host cannot abort."""
+    """Meanwhile, the GPU of the other rank waits in an operation that the host cannot abort."""
     for number in (signal.SIGKILL, signal.SIGSTOP) if place.is_gpu else (signal.SIGKILL,):
         name = f"lost by {number}"
         config = place.config(name, **PLAIN, training__micro_batches=2, training__log_every=100,
@@ -206,19 +206,19 @@ def graphs_translate_as_plain_steps_do(place: Place) -> None:
 
 
 def long_sentences_leave_later_translations_as_they_were(place: Place) -> None:
-    """They need a longer table of positions, while captured steps read the earlier one."""
+    """Long sentences need a longer table of positions, but captured steps still read the first."""
     translator = Translator.load(place.model(), device=str(place.device), precision="fp32")
     before = translated(translator)
     long = " ".join(["house"] * 400)
     assert len(translator.score(long, long).pieces) > 512
-    if place.is_gpu:  # takes the place of the former table, if that was freed
+    if place.is_gpu:  # overwrites the first table if that was freed
         _ = [torch.full((512, 32), 9.0, device=place.device) for _ in range(100)]
     assert translated(translator) == before
 
 
 def the_cost_of_deterministic_mode_is_measured(place: Place) -> None:
     speeds: dict[bool, list[float]] = {True: [], False: []}
-    for turn in range(3 if place.is_gpu else 1):  # in turn, so that both meet the same machine
+    for turn in range(3 if place.is_gpu else 1):  # alternates, so that conditions are the same
         for deterministic in speeds:
             changes = FAST if place.is_gpu else PLAIN | {"training__max_steps": 2}
             changes = changes | {"training__deterministic": deterministic}
@@ -232,7 +232,7 @@ def the_cost_of_deterministic_mode_is_measured(place: Place) -> None:
 
 
 Check = Callable[[Place], None]
-CHECKS: dict[Check, int] = {  # and how many GPUs each needs
+CHECKS: dict[Check, int] = {  # the number of GPUs that each check needs
     a_fast_run_resumes_to_the_bit: 1,
     losses_are_those_of_a_cpu: 1,
     no_step_waits_for_the_device: 1,

@@ -12,14 +12,14 @@ from nmt.training.train import train
 
 
 def run(config: Config) -> tuple[Path, list[str]]:
-    """Trains; returns the run directory and the messages."""
+    """Trains a run; returns the run directory and the messages."""
     said: list[str] = []
     train(config, said.append)
     return Path(config.training.run_directory), said
 
 
 def as_on_a_gpu(replace: Callable[..., None] = setattr, *, is_one: bool = True) -> None:
-    """Makes training treat a CPU as a GPU, which runs asynchronously, or as a CPU."""
+    """Makes training treat a CPU as a GPU, whose work is asynchronous, or as a CPU again."""
     for module in (benchmark, distributed, loop, saving, step):
         replace(module, "is_gpu", lambda device: is_one)
     replace(step, "_mark", lambda device: None)
@@ -33,7 +33,7 @@ def fingerprint(run: Path, step: int) -> list[str]:
 
 
 def losses(run: Path) -> list[tuple]:
-    """Returns the exact log entry of each step without the speed."""
+    """Returns the exact log entries of steps and validations, without times and speed."""
     keys = (
         "event", "step", "loss", "nll", "gradient_norm", "learning_rate", "bleu", "ppl",
         "plan_digest",

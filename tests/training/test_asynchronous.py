@@ -36,8 +36,8 @@ def asynchronous(monkeypatch):
 
 
 def poisoned(monkeypatch, at: int, loss: float = 1.0) -> list[int]:
-    """Makes the gradient of a step NaN, and its loss if `loss` is set; returns the steps that
-    began.
+    """Makes the gradient of step `at` NaN and multiplies its loss by `loss`. Returns a list that
+    records the steps that start.
     """
     step, forward, begun = training.optimizer_step, TransformerLoss.forward, list[int]()
 
@@ -75,7 +75,7 @@ def test_a_run_has_the_bits_and_the_log_of_one_that_waits(
 def test_r23_the_step_that_diverged_is_named_and_nothing_of_it_saved(
     settings, monkeypatch, at: int, log_every: int, begun: int, value: float
 ):
-    """One more step may have started, but none after a log line or a due checkpoint."""
+    """The next step may have started, but not if step `at` is logged or saved."""
     seen = poisoned(monkeypatch, at, value)
     changes = {"training__log_every": log_every, "training__validate_every": 100}
     with pytest.raises(DivergedError, match=f"in step {at}: .*gradient norm nan"):
@@ -87,7 +87,7 @@ def test_r23_the_step_that_diverged_is_named_and_nothing_of_it_saved(
 
 
 def test_no_step_after_a_gradient_that_is_not_finite_changes_anything(settings):
-    """Weights, moments and the step count stay, although later gradients are finite."""
+    """Weights, moments and the step count stay unchanged, although later gradients are finite."""
     config = settings(model__dropout=0.0)
     module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
     optimizer, ranks = new_optimizer(module, config), Ranks(0, 1, torch.device("cpu"))
@@ -130,7 +130,7 @@ def test_a_signal_in_a_step_that_diverged_saves_nothing(settings, monkeypatch):
 
 
 class SlowDisk:
-    """Saves when the test allows it."""
+    """Delays saving until the test sets `go`."""
 
     def __init__(self, monkeypatch):
         self.go, self.threads = threading.Event(), list[str]()
@@ -180,7 +180,7 @@ def test_a_stop_waits_until_its_checkpoint_is_written(settings, monkeypatch):
 
 
 def dying_at_step_8() -> None:
-    """Kills the process when a checkpoint is complete except for its manifest, some steps later."""
+    """Kills the process at step 11, when the checkpoint of step 8 lacks only its manifest."""
     as_on_a_gpu()
     write, step, at_11 = checkpoints.manifest.write, training.optimizer_step, threading.Event()
 
@@ -233,7 +233,7 @@ def test_r11_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch
 def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
     settings, tmp_path, monkeypatch, capsys, at
 ):
-    """The run also waits for the checkpoint of the last step."""
+    """The run waits for the checkpoint of the last step too, and reports its error."""
     save = checkpoints.save
 
     def full(run, checkpoint, *rest):
@@ -250,7 +250,7 @@ def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
 
 
 def test_where_a_gpu_is_chosen_kernels_are_those_without_surprises(monkeypatch):
-    """The chosen GPU is the current one, whose generator dropout seeds."""
+    """The chosen GPU becomes the current device, whose random generator dropout seeds."""
     current: list[int] = []
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

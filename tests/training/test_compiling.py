@@ -1,4 +1,4 @@
-"""`training.compile`: the same model in compiled layers, compiled once for all steps of a run."""
+"""`training.compile` trains the same model, and compiles its layers once for all steps."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,7 @@ from tests.training.runs import run
 
 @pytest.fixture
 def graphs(monkeypatch) -> list[int]:
-    """Returns the number of compiled graphs after each step; the graphs run without Inductor."""
+    """Counts the graphs that are compiled up to each step; they run without Inductor."""
     counts, step = [0], training.optimizer_step
 
     def backend(graph: torch.fx.GraphModule, _) -> Callable:
@@ -49,11 +49,12 @@ FLAT = {"model__dropout": 0.0, "training__precision": "bf16", "model__decoder_la
 def test_a_compiled_run_is_that_of_plain_layers_and_compiles_in_its_first_step(
     settings, tmp_path: Path, graphs, capsys
 ):
-    """Neither validation, which has other shapes, nor the steps after it compile anything."""
+    """Neither a validation, which has other shapes, nor the steps after it compile anything."""
     compiled, _ = run(settings(**FLAT, training__compile=True))
     assert "This machine does not compute" not in capsys.readouterr().err
     in_first_step, *later, _ = graphs[1:]
-    # of either stack the first layer and those that find its biases, without dropout and with
+    # per stack: the first layer, and the layers that reuse its attention bias, both without and
+    # with dropout
     assert in_first_step == 8
     assert set(later) == {in_first_step} and len(later) > 8
     plain, _ = run(settings(**FLAT, training__run_directory=str(tmp_path / "plain")))
@@ -66,7 +67,7 @@ def test_a_compiled_run_is_that_of_plain_layers_and_compiles_in_its_first_step(
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_gradients_of_compiled_layers_are_those_of_plain_ones(settings, precision: str):
-    """Uses the compiler's own derivation of the backward pass."""
+    """The backend `aot_eager` derives the backward pass like Inductor, but does not compile it."""
     config = settings(model__dropout=0.0, training__precision=precision)
     batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(torch.device("cpu"))
     gradients = []
@@ -97,7 +98,7 @@ groups: list[object] = []  # never freed, see `nmt.training.distributed`
 def test_a_layer_is_one_graph_whatever_the_buckets_of_its_gradients(
     settings, one_rank, monkeypatch
 ):
-    monkeypatch.setattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 2000)  # a layer has some 40,000
+    monkeypatch.setattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 2000)  # a layer has about 40,000
     config = settings(model__dropout=0.0)
     batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(torch.device("cpu"))
     graphs, gradients = list[int](), []
@@ -112,18 +113,18 @@ def test_a_layer_is_one_graph_whatever_the_buckets_of_its_gradients(
             torch._dynamo.reset()
             compile_layers(module.transformer, backend=backend)
         wrapped = DistributedDataParallel(module, bucket_cap_mb=0.002)
-        for _ in range(2):  # the second time with the buckets that the first has found
+        for _ in range(2):  # the first pass determines the buckets of the second
             module.zero_grad()
             add_gradients(wrapped, batch, 100.0, config)
         gradients.append({name: p.grad for name, p in module.named_parameters()})
-    layers = 4  # two of either stack, of which the second finds the biases of the first
+    layers = 4  # per stack: the first layer, and the second, which reuses its bias
     assert len(graphs) == layers
     for name, expected in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], expected, atol=1e-5, rtol=1e-4)
 
 
 def test_slots_of_a_compiled_run_have_one_shape_or_the_one_with_more_rows(settings, monkeypatch):
-    """This does not depend on how the layers are compiled."""
+    """The layers are not compiled here, which makes no difference to the shapes."""
     shapes, packed = set(), loading.pack
 
     def packing(*arguments, **options):
@@ -134,4 +135,4 @@ def test_slots_of_a_compiled_run_have_one_shape_or_the_one_with_more_rows(settin
     monkeypatch.setattr(loading, "pack", packing)
     monkeypatch.setattr(fast_paths, "compile_layers", lambda transformer: None)
     run(settings(training__compile=True, training__batch_tokens=2000, training__max_steps=4))
-    assert shapes <= {(16, 128, 128), (17, 128, 128)}  # 2,040 / 128; 4 % more
+    assert shapes <= {(16, 128, 128), (17, 128, 128)}  # 2,040 tokens / 128; 4% more

@@ -1,7 +1,7 @@
-"""Fast paths of training are compared with plain code, and not used if they differ.
+"""Fast paths of training are compared with plain code, and are not used if they differ.
 
-A CPU stands in for the GPU: graphs run as they are traced, and FlexAttention has its CPU reference,
-which torch keeps from backward passes.
+A CPU replaces the GPU: traced graphs run without being compiled, and FlexAttention uses its unfused
+CPU code, for which torch does not allow backward passes by default.
 """
 
 import logging
@@ -45,7 +45,7 @@ HEADS = {"model__d_k": 16, "model__d_v": 16}
 
 @pytest.fixture
 def backend(monkeypatch) -> Callable[[Callable], None]:
-    """Sets the backend that compiles layers, in place of Inductor."""
+    """Returns a function that replaces Inductor as the backend that compiles layers."""
 
     def use(function: Callable) -> None:
         def compiled(transformer):
@@ -54,7 +54,7 @@ def backend(monkeypatch) -> Callable[[Callable], None]:
         monkeypatch.setattr(fast_paths, "compile_layers", compiled)
 
     torch._dynamo.reset()
-    logging.getLogger("torch.__trace").setLevel(logging.WARNING)  # pytest would collect it all
+    logging.getLogger("torch.__trace").setLevel(logging.WARNING)  # pytest would capture it
     use(lambda graph, _: graph)
     yield use
     torch._dynamo.reset()
@@ -62,7 +62,7 @@ def backend(monkeypatch) -> Callable[[Callable], None]:
 
 @pytest.fixture
 def flex_on_cpu(monkeypatch) -> None:
-    """FlexAttention's unfused code, with the sums that its backward pass needs."""
+    """Enables FlexAttention's unfused CPU code, with the log-sum-exp for the backward pass."""
     options = flex_attention._apply_kernel_options
 
     def with_sums(*arguments):
@@ -74,7 +74,7 @@ def flex_on_cpu(monkeypatch) -> None:
 
 
 def trained(config: Config, capsys) -> tuple[Path, list[str]]:
-    """Trains; returns the run directory and the warnings about paths."""
+    """Trains a run; returns the run directory and the warnings about fast paths."""
     directory, _ = run(config)
     lines = capsys.readouterr().err.splitlines()
     return directory, [line for line in lines if "warning: This machine does not" in line]
@@ -92,7 +92,7 @@ def path_of(run: Path, step: int = 2) -> str | None:
 
 
 def test_flex_attention_is_the_plain_attention(settings, backend, flex_on_cpu):
-    """Loss and gradients, of pairs within a block of 128 and of longer ones; compiled once."""
+    """Pairs fit into a block of 128 or are longer. The second batch needs no compilation."""
     graphs = []
     backend(lambda graph, _: graphs.append(graph) or graph)
     config = settings(**SMALL, model__dropout=0.0, model__attention_window=5, **HEADS)
@@ -104,13 +104,13 @@ def test_flex_attention_is_the_plain_attention(settings, backend, flex_on_cpu):
             batch = pack(random_pairs(number), fixed_shape(1300, 1, 200))
             loss, _ = add_gradients(module, batch.to(CPU), 100.0, config)
         found.append([loss] + [p.grad for p in module.parameters()])
-    assert len(graphs) == 2  # one of either stack
+    assert len(graphs) == 2  # one per stack
     for plain, fast in zip(*found, strict=True):
         torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-4)
 
 
 def test_blocks_that_no_query_sees_are_skipped():
-    """Two blocks with a pair and padding in each; a pair over both blocks; only padding."""
+    """The rows have a pair and padding per block, a pair across both blocks, and only padding."""
     segments = torch.zeros(3, 256, dtype=torch.int64)
     segments[0, :100], segments[0, 128:200], segments[1, :250] = 1, 2, 1
     positions = torch.arange(256).expand(3, 256)
@@ -138,7 +138,7 @@ def garbage(graph: Graph, _) -> Callable:
 
 
 def no_number(graph: Graph, _) -> Callable:
-    """A compiler whose code returns NaN, which no comparison finds too large."""
+    """A compiler whose code returns NaN, for which every comparison with a limit is false."""
 
     def call(*arguments):
         return tuple(x * math.nan if torch.is_tensor(x) else x for x in graph(*arguments))
@@ -151,7 +151,7 @@ def missing(graph: Graph, _) -> Callable:
 
 
 class ThirdMissing:
-    """A compiler that fails for the third graph: the first with dropout."""
+    """A compiler that fails for the third graph, which is the first with dropout."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -173,7 +173,7 @@ class ThirdMissing:
 def test_a_run_whose_compiled_layers_fail_is_the_plain_run_to_the_bit(
     settings, plain: Path, backend, broken, reason, capsys
 ):
-    """One warning; no compiled code is left; resuming repeats the choice and the check."""
+    """There is one warning, and no compiled code is left in use."""
     backend(broken)
     directory, warnings = trained(settings(**SMALL, training__compile=True), capsys)
     assert len(warnings) == 1
@@ -185,7 +185,7 @@ def test_a_run_whose_compiled_layers_fail_is_the_plain_run_to_the_bit(
 
 
 def test_a_resumed_run_repeats_the_choice(settings, tmp_path: Path, backend, capsys):
-    """Compiled layers that would work by now are not taken."""
+    """The resumed run does not use compiled layers, although they would work now."""
     backend(missing)
     _, warnings = trained(settings(**SMALL, training__compile=True), capsys)
     assert len(warnings) == 1
@@ -201,7 +201,7 @@ def test_a_resumed_run_repeats_the_choice(settings, tmp_path: Path, backend, cap
 def test_flex_attention_with_a_wrong_mask_is_left_for_compiled_layers(
     settings, monkeypatch, backend, flex_on_cpu, capsys
 ):
-    """Attention between sentences of a row changes no shape and hardly the loss."""
+    """Attention between the sentences of a row changes no shape and hardly changes the loss."""
     with_blocks = flex.with_blocks
 
     def leaking(visibility: Visibility) -> Visibility:
@@ -245,7 +245,7 @@ def test_auto_compiles_on_a_gpu_alone(settings):
 
 
 def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path):
-    """A resumed run keeps the decision, even on another device; the file does not have auto."""
+    """A resumed run keeps the decision that is in its config.yaml, even on another device."""
     directory = RunDirectory(tmp_path / "run")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     decided = with_compile_decided(settings(), directory)
@@ -258,7 +258,7 @@ def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path
 
 
 def test_a_run_that_was_compiled_goes_on_without_on_a_cpu(settings, monkeypatch, backend, capsys):
-    """One warning reports it."""
+    """One warning reports the change."""
     with monkeypatch.context() as patch:
         patch.setattr(fast_paths, "possible_paths", lambda *_: ["compiled", "eager", "plain"])
         directory, _ = run(settings(**SMALL))

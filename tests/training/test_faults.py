@@ -44,19 +44,19 @@ def undisturbed(tiny_data, tmp_path_factory) -> Path:
 
 
 def killed_at_random(config: Config, directory: Path, kills: int, seed: int) -> None:
-    """Runs to the end with this many kills, each soon after the log reaches a random step.
+    """Trains to the end with this many kills, each soon after the log reaches a random step.
 
-    Kills depend on the log, not on the clock: on a slow machine all might come before the first
-    step.
+    Kills depend on the log, not on the clock, because on a slow machine all might come before the
+    first step.
     """
     chance, met, run = random.Random(seed), 0, Path(config.training.run_directory)
     while met < kills:
         step = min(last_step(run) + chance.randint(-1, 6), LAST)
         child = train(config, directory, slow_steps(0.01))
         wait_for_step(step, run, child)
-        time.sleep(chance.uniform(0, 0.03))  # anywhere in a step
+        time.sleep(chance.uniform(0, 0.03))  # at any point of a step
         child.process.kill()
-        if child.wait() == 0:  # it was faster
+        if child.wait() == 0:  # it finished before the kill
             shutil.rmtree(run)
         else:
             met += 1
@@ -69,7 +69,7 @@ def last_step(run_directory: Path) -> int:
 
 
 def wait_for_step(step: int, run_directory: Path, child: Child) -> None:
-    """Waits until the log has the step, or the run is over."""
+    """Waits until the log has the step or the run has ended."""
     wait_until(lambda: last_step(run_directory) >= step or not child.process.is_alive())
 
 
@@ -93,7 +93,7 @@ def test_r1_killed_fifty_times(settings, undisturbed: Path, tmp_path: Path):
 def points_of_saving(stride: int, directory: Path, undisturbed: Path, settings) -> int:
     """Kills a run before every `stride`-th file operation of its checkpoint at step 16.
 
-    Each time the run must end like the undisturbed one. Returns the number of operations.
+    Each resumed run must end like the undisturbed run. Returns the number of operations.
     """
     config = settings(**LONG, training__keep_checkpoints=3)
     start = directory / "start"
@@ -138,19 +138,19 @@ def test_r3_stopped_at_every_step(settings, undisturbed: Path, tmp_path: Path):
             signal.SIGINT,
             "saving.checkpoints.save",
             5,
-        ),  # the step after the one that was being saved
-        (signal.SIGHUP, "train.begin_training", 1),  # a connection has dropped
+        ),  # comes while step 4 is saved
+        (signal.SIGHUP, "train.begin_training", 1),  # as when a connection drops
     ],
 )
 def test_r5_a_signal_at_each_point(settings, undisturbed, tmp_path, number, point, step):
-    """Saved at the step in which it came or, if that came before the first, at the first."""
+    """The run is saved after the step in which the signal comes, at the earliest after step 1."""
     config = settings(**LONG)
     child = train(config, tmp_path / "child", before(point, send(number)))
     assert child.wait() == (130 if number == signal.SIGINT else 143)
     assert child.said.splitlines()[-1].startswith(f"nmt: Stopped after step {step}, saved in")
     assert "Traceback" not in child.said
     last = read_log(tmp_path / "run")[-1]
-    assert (last["step"], last.get("event")) == (step, None)  # it waited for no validation
+    assert (last["step"], last.get("event")) == (step, None)  # no validation was finished
     assert (tmp_path / f"run/checkpoints/step-{step:08d}/manifest.json").exists()
     assert train(config, tmp_path / "child").wait() == 0
     assert_same(tmp_path / "run", undisturbed)
@@ -175,7 +175,7 @@ def test_r5_the_second_signal_ends_it_at_once(settings, tmp_path):
     child.process.terminate()
     child.process.join(0.5)
     assert child.process.exitcode is None
-    for _ in range(30):  # until the time in which the same request may come twice is over
+    for _ in range(30):  # for a time, repeated signals count as one
         child.process.terminate()
         child.process.join(1)
         if child.process.exitcode is not None:
@@ -201,10 +201,10 @@ def test_r13_two_hundred_flipped_bits(settings, undisturbed, tmp_path, capsys):
 
 
 def flips(settings, undisturbed: Path, tmp_path: Path, number: int, seed: int) -> tuple[int, int]:
-    """Flips a bit of a file of a stopped run or of its data, then lets the run go on.
+    """Flips a bit in a file of a stopped run or of its data and resumes it, `number` times.
 
-    The run must report the damaged file, or end with the undisturbed run's bytes. Returns the
-    numbers of both cases.
+    The run must report the damaged file or end with the undisturbed run's bytes. Returns the number
+    of times that it did each.
     """
     config = settings(**LONG, data__directory=str(tmp_path / "data"))
     data = Path(settings().data.directory)
@@ -268,7 +268,7 @@ def test_r29_two_thousand_steps_with_forty_faults(settings, tmp_path: Path):
 
 @pytest.mark.chaos
 def test_r29_ten_commands_on_one_run_at_once(settings, tmp_path: Path, capsys):
-    """Processes are killed, trainers included, until the run has ended."""
+    """Processes, including trainers, are killed at random until the run is finished."""
     long = {"training__max_steps": 200, "training__checkpoint_every": 20,
             "training__validate_every": 100, "training__log_every": 1,
             "model__d_k": 16, "model__d_v": 16}  # so that it can be exported  # fmt: skip
@@ -304,7 +304,7 @@ def test_r29_ten_commands_on_one_run_at_once(settings, tmp_path: Path, capsys):
 
 
 def commands(run: Path, folder: Path, number: int) -> list[list[object]]:
-    """Ten commands on a run; what they write is in `out`, under the number."""
+    """Returns ten commands on a run, which write to files in `out` that are named by the number."""
     config, text, out = folder / "config.yaml", folder / "text", folder / "out" / str(number)
     return [
         ["train", config],

@@ -1,4 +1,4 @@
-"""Fine-tuning as in docs/data.md: the second configuration takes the model from the first."""
+"""Fine-tuning as in docs/data.md: the second configuration starts from the first one's model."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.tiny import tiny_settings
 
 @pytest.fixture(scope="module")
 def first(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose model has a learned position for each of 60 tokens, and dropout."""
+    """A run whose model has 60 learned positions, and dropout."""
     settings = tiny_settings(tiny_data)
     settings["model"] |= {"positions": "learned", "norm": "pre", "dropout": 0.2}
     folder = tmp_path_factory.mktemp("first")
@@ -26,7 +26,7 @@ def first(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def second(folder: Path, initialize_from: Path, **sections) -> Path:
-    """Writes a file with the new settings; only `sections` may set model and tokenizer."""
+    """Writes the second configuration, without settings of model and tokenizer by default."""
     for language, line in (("en", "The dog sleeps.\n"), ("de", "Der Hund schläft.\n")):
         (folder / f"second.{language}").write_text(line)
     text = {"text": {"source": str(folder / "second.en"), "target": str(folder / "second.de")}}

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def folder(tiny_data, tmp_path_factory) -> Path:
-    """With the settings of the checks, for each device."""
+    """A folder with `config.yaml`, the default settings of the checks."""
     from tests.conftest import make_settings
 
     found = tmp_path_factory.mktemp("checks")
@@ -51,7 +51,7 @@ def test_other_tests_and_their_children_see_no_gpu(tmp_path):
 
 
 class Seen:
-    """Writes the GPUs that are visible to a child process."""
+    """Writes the GPUs that are visible to a child process to a file."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -67,7 +67,7 @@ def test_checks_see_the_gpus_that_pytest_was_given(monkeypatch, given: str, seen
 
 
 def test_a_pytest_process_hides_its_gpus_and_knows_which(monkeypatch):
-    """A worker of it as well, which finds them hidden."""
+    """This also holds for a worker of pytest, which starts with hidden GPUs."""
     monkeypatch.delenv("NMT_TESTS_GPUS")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     script = (

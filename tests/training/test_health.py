@@ -1,4 +1,4 @@
-"""Runs that fail with finite figures, and messages about a run."""
+"""Runs that diverge or learn nothing with finite losses, and messages about a run."""
 
 import math
 import re
@@ -41,12 +41,12 @@ def test_a_run_that_diverges_with_finite_figures_ends_and_keeps_its_good_checkpo
     assert max(nll.values()) > 20
     saved = [int(path.name[5:]) for path in directory.glob("checkpoints/step-*")]
     assert 8 in saved
-    assert all(nll[step] < math.log(400) + 1 for step in saved)  # of 12 steps, at most the first
+    assert all(nll[step] < math.log(400) + 1 for step in saved)  # at most the first diverging step
     assert manifest.read(directory / "model", "model")["step"] == 8
 
 
 def ended(config, nlls) -> int | None:
-    """Returns the step at which losses, from step 1 on, count as divergence."""
+    """Returns the step at which the losses of steps 1, 2, ... count as divergence, or None."""
     divergence = Divergence(config)
     for step, nll in enumerate(nlls, start=1):
         try:
@@ -57,13 +57,13 @@ def ended(config, nlls) -> int | None:
 
 
 def test_what_counts_as_divergence(settings):
-    """With 400 tokens, ln 400 = 5.99; 50 steps of warm-up, 2,000 steps in total."""
+    """Guessing among 400 tokens has nll ln 400 = 5.99; during warm-up, the limit is 3 ln 400."""
     config = settings(training__max_steps=2000, training__warmup_steps=50)
-    assert ended(config, [348.0] * 200) == 100  # not only after the warm-up
+    assert ended(config, [348.0] * 200) == 100  # counts from step 1
     assert ended(config, [8.0] * 200) == 149
-    assert ended(config, [6.5] * 200) is None  # a new model's loss, which never falls
-    assert ended(config, [16.0] * 49 + [6.9] * 500) is None  # fine-tuning on another kind of text
-    assert ended(config, ([2.0] * 60 + [30.0] * 99) * 3) is None  # spikes that pass
+    assert ended(config, [6.5] * 200) is None  # as high as a new model's
+    assert ended(config, [16.0] * 49 + [6.9] * 500) is None  # as in fine-tuning on other text
+    assert ended(config, ([2.0] * 60 + [30.0] * 99) * 3) is None  # temporary spikes
     short = settings(training__max_steps=30, training__warmup_steps=50)
     assert ended(short, [348.0] * 30) == 10
 
@@ -103,9 +103,9 @@ WORSE = {"bleu": 15.0, "chrf": 39.0, "nll": 2.5}
 
 @pytest.mark.parametrize("by", WORSE)
 def test_a_mean_that_is_worse_than_a_single_step_is_told(by: Measure):
-    """Only the chosen measure counts; an equal value is not worse."""
+    """Only the chosen measure counts, and an equal value is not worse."""
     directory, best = RunDirectory(Path("r")), Best()
-    assert shortcomings(GOOD, best, by, directory) == []  # never validated
+    assert shortcomings(GOOD, best, by, directory) == []  # without an earlier validation
     assert best.update(3, GOOD, by)
     [told] = shortcomings(GOOD | {by: WORSE[by]}, best, by, directory)
     name = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}[by]
@@ -122,12 +122,12 @@ def test_a_mean_that_is_worse_than_a_single_step_is_told(by: Measure):
 def test_the_best_is_chosen_by_the_measure(by: Measure):
     best = Best()
     assert best.update(2, GOOD, by)
-    assert not best.update(4, GOOD, by)  # equal: the earlier one stays
+    assert not best.update(4, GOOD, by)  # with equal scores, the earlier step stays
     assert not best.update(6, GOOD | {by: WORSE[by]}, by)
     assert best.model_dump() == {
         "step": 2, "bleu": 20.0, "chrf": 40.0, "nll": 2.0, "worse_since": 2, "validated": 6,
     }  # fmt: skip
-    assert not Best(step=2).beats(GOOD, by)  # a state without the others
+    assert not Best(step=2).beats(GOOD, by)  # a state without scores
     assert best.update(8, WORSE | {by: GOOD[by] + (-1 if by == "nll" else 1)}, by)
     assert (best.step, best.worse_since) == (8, 0)
 
@@ -143,7 +143,7 @@ def test_fewer_checkpoints_than_wanted_are_told_in_the_models_facts(settings, ca
 
 
 def test_progress_has_what_a_person_wants_to_know(settings, capsys):
-    """The first step is shown at once, and again after resuming; what is shown is logged."""
+    """The first step after a start or resumption is shown at once; every step shown is logged."""
     directory, _ = run(settings(training__max_steps=5, training__log_every=4))
     run(settings(training__max_steps=7, training__log_every=4))
     said = capsys.readouterr().err
@@ -162,7 +162,7 @@ def test_progress_has_what_a_person_wants_to_know(settings, capsys):
 
 @pytest.fixture
 def clock(monkeypatch) -> SimpleNamespace:
-    """The clock of a run's log."""
+    """A simulated clock for the log of a run."""
     clock = SimpleNamespace(now=0.0)
     for module in (console, run_log):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
@@ -170,7 +170,7 @@ def clock(monkeypatch) -> SimpleNamespace:
 
 
 def test_speed_is_that_of_steps_alone(settings, clock, monkeypatch):
-    """A step takes a second; validating and saving a thousand each."""
+    """A step takes one second; a validation and a checkpoint take a thousand seconds each."""
 
     def taking(seconds: float, function):
         def timed(*arguments):
@@ -200,7 +200,7 @@ def test_the_time_left_is_at_the_pace_of_this_sitting(tmp_path: Path, clock, cap
 
 
 def test_a_rate_that_is_too_high_is_told_before_the_first_step(settings, capsys):
-    """0.08 / sqrt(32) = 0.0141; with 10 steps of warm-up the peak is 1 / sqrt(320) = 0.0559."""
+    """The limit is 0.08 / sqrt(32) = 0.0141; 10 steps of warm-up reach 2.5 / sqrt(320) = 0.14."""
     run(settings(training__max_steps=1, training__learning_rate_factor=2.5))  # ends at 0.0140
     assert "warning" not in capsys.readouterr().err.split("validation")[0]
     run(settings(training__max_steps=10, training__learning_rate_factor=2.5))

@@ -36,7 +36,7 @@ LEARNT, UNSEEN = SENTENCES[:20], SENTENCES[20:29]
 
 
 def corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[dict]:
-    """The pairs as a corpus of two text files."""
+    """Writes the pairs to two text files; returns the settings of the corpus."""
     paths = [folder / f"{name}.{language}" for language in ("en", "zh")]
     for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -63,14 +63,14 @@ def config(tmp_path_factory) -> Config:
     config = make_settings(folder, folder, **changes)
     prepare(config, note=lambda line: None, processes=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "write_png", write_png)  # not the pixel of `tests.conftest`
+        patch.setattr(validation, "write_png", write_png)  # undoes `one_pixel`
         run(config)
     return config
 
 
 @pytest.fixture
 def trained(config: Config) -> Path:
-    """Returns the run directory."""
+    """The run directory."""
     return Path(config.training.run_directory)
 
 
@@ -89,7 +89,7 @@ def test_what_was_learnt_by_heart_comes_out_of_translate(trained: Path, tmp_path
 
 @pytest.mark.parametrize("place", [0, 1, "model"])
 def test_a_validation_is_what_can_be_computed_by_hand(trained: Path, config: Config, place):
-    """Loss and perplexity of the unseen pairs by the paper's equations, BLEU by sacreBLEU."""
+    """Compares loss and perplexity with the paper's equations, and BLEU with sacreBLEU."""
     if place == "model":
         [event] = events(trained, "model")
         facts, folder = event["validation"], trained / "model"
@@ -109,12 +109,12 @@ def test_a_validation_is_what_can_be_computed_by_hand(trained: Path, config: Con
     found = [each.text for each in Translator.load(folder, device="cpu").translate(sources)]
     bleu = BLEU(trg_lang="zh")
     assert facts["bleu"] == bleu.corpus_score(found, [references]).score
-    assert 5 < facts["bleu"] < 95  # so that it depends on all of them
+    assert 5 < facts["bleu"] < 95  # some n-grams match
     assert facts["bleu_signature"] == str(bleu.get_signature())
     assert "tok:zh" in facts["bleu_signature"]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by TensorBoard's dependencies
 def test_tensorboard_shows_the_values_of_the_log(trained: Path, config: Config):
     board = EventAccumulator(str(trained / "tensorboard"), size_guidance={"scalars": 0})
     board.Reload()
@@ -150,4 +150,4 @@ def test_tensorboard_shows_the_values_of_the_log(trained: Path, config: Config):
         f"| {source} | {reference} | {best.text} |"
         for (source, reference), best in zip(UNSEEN, translations, strict=True)
     ]
-    assert table == rows[::2]  # five of nine, from the first to the last
+    assert table == rows[::2]  # five of the nine, evenly spaced

@@ -1,4 +1,4 @@
-"""The chunked loss against torch's cross-entropy in float64 and against Szegedy's formula."""
+"""The chunked loss, compared with torch's cross-entropy in float64 and Szegedy's formula."""
 
 import pytest
 import torch
@@ -82,8 +82,8 @@ def test_bf16_products_stay_close():
 
 
 def trained_case(label_logit: float):
-    """A model at some stage of training: frequent words have more labels, and logits have a common
-    part.
+    """Returns hidden states, embedding and labels like those of a model in training: labels follow
+    Zipf's law, and all logits have a common part.
     """
     generator = torch.Generator().manual_seed(0)
     v, d, n = 3000, 64, 2000
@@ -106,7 +106,7 @@ def values_and_gradients(function, hidden: torch.Tensor, embedding: torch.Tensor
 
 
 def unchunked(targets: torch.Tensor):
-    """torch's linear layer and cross-entropy, for which autocast computes in fp32."""
+    """Returns torch's linear layer with its cross-entropy, which autocast runs in fp32."""
 
     def losses(hidden: torch.Tensor, embedding: torch.Tensor):
         logits = F.linear(hidden, embedding)
@@ -120,8 +120,8 @@ def unchunked(targets: torch.Tensor):
 @pytest.mark.parametrize("low", [True, False], ids=["bf16", "fp32"])
 @pytest.mark.parametrize(("label_logit", "nll"), [(5, 4), (7.8, 1.9), (10.7, 0.6), (14.3, 0.1)])
 def test_gradients_are_as_exact_as_plain_autocasts_and_unbiased(label_logit, nll, low):
-    """Tests each stage of training, including bf16's spacing near the probability of a likely
-    label.
+    """Covers all stages of training, up to labels so likely that bf16's spacing near their
+    probability matters.
     """
     hidden, embedding, targets = trained_case(label_logit)
     exact = values_and_gradients(unchunked(targets), hidden.double(), embedding.double())
@@ -133,7 +133,7 @@ def test_gradients_are_as_exact_as_plain_autocasts_and_unbiased(label_logit, nll
             lambda *inputs: smoothed_cross_entropy(*inputs, targets, 0.1), stream, embedding
         )
     for gradient, torchs, reference in zip(ours[2:], plain[2:], exact[2:], strict=True):
-        bound = 1.3 * relative_error(torchs, reference) + 1e-6  # several roundings of fp32
+        bound = 1.3 * relative_error(torchs, reference) + 1e-6  # for rounding in fp32
         assert relative_error(gradient, reference) < bound
     sums = [each[2].sum(0) for each in (ours, plain, exact)]
     bound = 1.3 * relative_error(sums[1], sums[2]) + 1e-6
@@ -151,7 +151,7 @@ def relative_error(value: torch.Tensor, reference: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("label_logit", [8.5, 10.1, 10.4, 11.5])
 def test_bf16_has_the_nll_of_a_probable_label_exactly(label_logit: float):
-    """p = 0.9 would be 0.8984 if it were rounded to bf16, the same way for each such token."""
+    """Rounded to bf16, a probability of 0.9 would be 0.8984, in the same way for all tokens."""
     _, embedding, _ = trained_case(0)
     hidden = (label_logit * F.normalize(embedding[5:6])).bfloat16()
     targets = torch.tensor([5])
@@ -181,7 +181,7 @@ def test_no_targets_cost_nothing_and_have_zero_gradients():
 
 @pytest.mark.parametrize("tokens", [1, 128, 25_600, 26_624, 100_000])
 def test_a_gpu_has_few_large_chunks_of_whole_tiles(tokens: int):
-    """37,000 logits in bf16 of some 6,400 tokens each; 512 MiB hold 7,254."""
+    """512 MiB hold the bf16 logits of 7,254 tokens, with a vocabulary of 37,000."""
     size = losses._chunk_size(tokens, 37_000 * 2, torch.device("cuda"))
     assert size % 128 == 0 and size <= 7254
     assert -(-tokens // size) == -(-tokens // 7254)

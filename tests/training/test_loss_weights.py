@@ -1,4 +1,4 @@
-"""Loss weights of pairs, from the corpora's files to the gradient, against plain torch."""
+"""Loss weights of pairs, from the files of corpora to gradients, compared with plain torch."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ Gradients = dict[str, Tensor]
 
 @pytest.fixture(scope="module")
 def weights() -> dict[str, float]:
-    """The weights of the targets of 150 pairs."""
+    """The loss weights of 150 pairs, by target."""
     pairs = demo_pairs(150, 7, "train")
     random = np.random.default_rng(1)
     found = {pair.target: float(w) for pair, w in zip(pairs, random.integers(0, 7, 150) / 2)}  # noqa: B905
@@ -45,7 +45,7 @@ def weights() -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory, weights: dict[str, float]) -> Config:
-    """A configuration with a file of each kind, and the demo, which has no weights."""
+    """A configuration with one corpus of each kind of file, and the demo, which has no weights."""
     folder = tmp_path_factory.mktemp("weighted")
     rows = [(pair.source, pair.target) for pair in demo_pairs(150, 7, "train")]
     rows = [(source, target, weights[target]) for source, target in rows]
@@ -92,7 +92,7 @@ def assert_close(found: Gradients, expected: Gradients) -> None:
 
 
 def in_slots(module: TransformerLoss, shards: list[Shard], step: StepPlan, config: Config):
-    """Returns loss, nll and gradients of a step, as `optimizer_step` computes them."""
+    """Returns the loss, nll and gradients of a step, computed by slots as in `optimizer_step`."""
     sums = torch.zeros(2, dtype=torch.float64)
     for slot in step.slots:
         batch = pack(pairs_of(shards, slot), Shape(64, 64)).to(CPU)
@@ -101,7 +101,7 @@ def in_slots(module: TransformerLoss, shards: list[Shard], step: StepPlan, confi
 
 
 def one_by_one(module: TransformerLoss, pairs: list[Pair], weights: list[float]):
-    """Computes the same with torch's cross-entropy, pair by pair, without columns."""
+    """Computes the same values with torch's cross-entropy, pair by pair, with given weights."""
     smoothed, nll, divisor = torch.zeros(()), 0.0, 0.0
     for pair, weight in zip(pairs, weights, strict=True):
         batch = one_per_row([pair])
@@ -115,7 +115,7 @@ def one_by_one(module: TransformerLoss, pairs: list[Pair], weights: list[float])
 
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_a_step_is_the_weighted_mean_over_its_pairs_however_it_is_cut(config, weights, is_plain):
-    """The weights of the oracle are those of the files, found by each pair's target."""
+    """The expected values use the weights in the files, which are found by each pair's target."""
     data = PreparedData.of(config)
     shards, tokenizer, module = data.shards("train"), data.tokenizer(), model(config)
     module.is_plain = is_plain
@@ -154,7 +154,7 @@ def test_a_weight_of_1_changes_no_bit_and_a_weight_of_0_leaves_a_pair_out(config
 
 
 def test_the_divisor_is_the_sum_of_the_weights_of_the_tokens(config, tmp_path):
-    """With weights per token, per pair and of no pair, in one step."""
+    """Steps mix pairs with weights per token, with a weight per pair, and without weights."""
     data = PreparedData.of(config)
     of_pairs, *_, without = data.shards("train")
     random = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""`training.max_hours`: a run ends properly after this time, and continues from there."""
+"""`training.max_hours` ends a run after this time; the run can be continued from there."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.training.runs import as_on_a_gpu, fingerprint, run
 
 
 def clock_of_steps(hours_each: float) -> None:
-    """Makes each step take this long by the clock of the log; everything else takes no time."""
+    """Replaces the log's clock so that each step takes this long, and everything else no time."""
     clock = SimpleNamespace(now=0.0)
     original = loop.optimizer_step
 
@@ -33,7 +33,7 @@ def clock_of_steps(hours_each: float) -> None:
 def an_hour_each(monkeypatch) -> None:
     """Each step takes an hour."""
     for module, name in ((loop, "optimizer_step"), (run_log, "time")):
-        monkeypatch.setattr(module, name, getattr(module, name))  # restored at the end
+        monkeypatch.setattr(module, name, getattr(module, name))  # restored after the test
     clock_of_steps(1.0)
 
 
@@ -54,7 +54,7 @@ CHANGES = {"training__micro_batches": 2, "training__log_every": 100,
 
 @pytest.fixture(scope="module")
 def straight(tiny_data, tmp_path_factory) -> Path:
-    """A run without a limit."""
+    """A run without `training.max_hours`."""
     torch.set_num_threads(1)
     return run(make_settings(tiny_data, tmp_path_factory.mktemp("straight"), **CHANGES))[0]
 
@@ -63,7 +63,7 @@ def straight(tiny_data, tmp_path_factory) -> Path:
 def test_a_run_ends_after_its_hours_and_trains_on_exactly(
     settings, straight, an_hour_each, monkeypatch, on_gpu: bool
 ):
-    """After 5 steps, between checkpoints; on a GPU, whose results are read late, a step later."""
+    """The run ends after 5 steps, between checkpoints, and on a GPU after 6: results are late."""
     if on_gpu:
         as_on_a_gpu(monkeypatch.setattr)
     assert last_steps(straight) == (12, 12, "max_steps")
@@ -71,7 +71,7 @@ def test_a_run_ends_after_its_hours_and_trains_on_exactly(
     assert last_steps(directory) == (5 + on_gpu, 5 + on_gpu, "max_hours")
     said = run(settings(**CHANGES, training__max_hours=4.5))[1]
     assert f"finished at step {5 + on_gpu} because of training.max_hours." in said[-1]
-    # hours count over resumptions: 2.5 more
+    # the hours before the resumption count, so 2.5 are left
     run(settings(**CHANGES, training__max_hours=7.5 + on_gpu))
     assert last_steps(directory) == (8 + 2 * on_gpu, 8 + 2 * on_gpu, "max_hours")
     run(settings(**CHANGES))
@@ -80,7 +80,7 @@ def test_a_run_ends_after_its_hours_and_trains_on_exactly(
 
 
 def test_the_clock_of_the_main_process_decides(settings, tmp_path: Path):
-    """The other rank's clock is far ahead, or behind: both end after the same step."""
+    """The clock of the other rank is far ahead or behind, but both end after the same step."""
     changes = CHANGES | {"training__max_hours": 4.5, "training__validate_every": 100}
 
     def ends(name: str, device: Fault, other_hours: float) -> tuple[int, int, str]:

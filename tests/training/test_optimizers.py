@@ -13,7 +13,7 @@ FOLDER = Path("checkpoints/step-00000002")
 
 
 def trained(config, steps: int = 2) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """A module and its optimizer after some steps."""
+    """Returns a module and its optimizer after some steps."""
     torch.manual_seed(1)
     module = nn.Linear(3, 2)
     optimizer = new_optimizer(module, config)
@@ -29,7 +29,7 @@ def step(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def test_a_restored_state_goes_on_to_the_bit(settings):
-    """The state includes the number of steps, with which Adam corrects its moments."""
+    """The state includes the number of steps, which Adam's bias correction needs."""
     module, optimizer = trained(settings())
     tensors = {name: tensor.clone() for name, tensor in state_tensors(optimizer, module).items()}
     shapes = {name: tensor.shape for name, tensor in module.named_parameters()}
@@ -55,7 +55,7 @@ def test_r15_states_of_another_optimizer_are_refused(settings, states: tuple[str
 
 
 def test_r23_a_negative_second_moment_is_refused(settings):
-    """Adam would take its square root."""
+    """Adam takes the square root of second moments."""
     module, optimizer = trained(settings())
     tensors = dict(state_tensors(optimizer, module))
     tensors["exp_avg_sq.weight"] = tensors["exp_avg_sq.weight"] - 1

@@ -46,13 +46,13 @@ TWO = {"training__max_steps": STEPS, "training__micro_batches": 2, "training__va
        "decoding__max_extra_length": 0}  # fmt: skip
 FOUR = TWO | {"training__micro_batches": 4, "training__max_steps": 12}
 # A key's bias adds the same value to all scores of a query, so its true gradient is zero; Adam
-# turns the rounding error into steps of full size. In the tests, 2 heads have keys of 12.
+# turns the rounding error into steps of full size. The tiny model has 2 heads with keys of size 12.
 KEY_BIASES = {"query_key_value.bias": slice(24, 48), "key_value.bias": slice(0, 24)}
 
 
 @pytest.fixture(scope="module")
 def alone(tiny_data, tmp_path_factory) -> dict[int, Path]:
-    """The run on one process, by its number of micro-batches."""
+    """Runs on one process, by their number of micro-batches."""
     from tests.conftest import make_settings
 
     found = {}
@@ -65,7 +65,7 @@ def alone(tiny_data, tmp_path_factory) -> dict[int, Path]:
 
 @pytest.fixture(scope="module")
 def four(tiny_data, tmp_path_factory) -> Path:
-    """The run on four processes."""
+    """A run on four processes, with one micro-batch each."""
     from tests.conftest import make_settings
 
     folder = tmp_path_factory.mktemp("four")
@@ -109,7 +109,7 @@ def test_a_world_of_no_number_is_told(settings, tmp_path, monkeypatch, capsys, v
     ],
 )
 def test_a_rank_outside_the_world_is_told(monkeypatch, capsys, environment, message):
-    """Checked first, because such a process would hide its errors or wait for other ranks."""
+    """This is checked first: such a process would hide its errors or wait for other ranks."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert main(["train", "none.yaml"]) == 2
@@ -127,7 +127,7 @@ def test_ranks_do_not_wait_for_data_to_be_prepared(settings, tmp_path):
 
 @pytest.mark.parametrize("name", ["data", "checkpoints"])
 def test_ranks_that_see_different_files_are_told(settings, monkeypatch, name: str):
-    """This happens on machines without a shared disk."""
+    """On machines without a shared file system, ranks find different files."""
 
     def gather(_: Ranks, seen: object) -> list[object]:
         return [seen, None] if isinstance(seen, dict) == (name == "data") else [seen]
@@ -138,9 +138,9 @@ def test_ranks_that_see_different_files_are_told(settings, monkeypatch, name: st
 
 
 def test_a_master_that_nobody_is_takes_one_line(monkeypatch, capfd):
-    """torch would print forty lines with addresses in its libraries."""
+    """torch alone would print a stack trace of forty lines."""
     with socket.socket() as closed:
-        closed.bind(("localhost", 0))  # and nobody listens
+        closed.bind(("localhost", 0))  # nothing listens
         port = str(closed.getsockname()[1])
         for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("MASTER_ADDR", "localhost"),
                             ("MASTER_PORT", port)):  # fmt: skip
@@ -184,7 +184,7 @@ def test_r7_the_number_of_processes_changes_on_the_way(settings, alone, tmp_path
     children = train_on(2, settings(**TWO), tmp_path / "a", {1: stop[0]})
     assert [child.wait() for child in children] == [143, 143]
     assert "Stopped after step 7" in children[0].said
-    assert children[1].said == ""  # the main process speaks for all
+    assert children[1].said == ""  # only the main process reports
     assert train(settings(**TWO), tmp_path / "b", stop[1]).wait() == 143
     children = train_on(2, settings(**TWO), tmp_path / "c")
     assert [child.wait() for child in children] == [0, 0]
@@ -193,7 +193,7 @@ def test_r7_the_number_of_processes_changes_on_the_way(settings, alone, tmp_path
 
 
 def test_r7_four_processes_resume_to_the_bit(settings, four, tmp_path):
-    """The order in which the four summands are added must be that of the undisturbed run."""
+    """The four ranks' gradients must be added in the same order as in the undisturbed run."""
     stop = {3: at_step(7, send(signal.SIGTERM))}
     assert {child.wait() for child in train_on(4, settings(**FOUR), tmp_path / "b", stop)} == {143}
     assert {child.wait() for child in train_on(4, settings(**FOUR), tmp_path / "c")} == {0}
@@ -201,7 +201,7 @@ def test_r7_four_processes_resume_to_the_bit(settings, four, tmp_path):
 
 
 def test_r7_on_gpus_ranks_stop_after_the_same_step_and_resume_to_the_bit(settings, alone, tmp_path):
-    """There they agree while they compute the next step; the signal is one rank's alone."""
+    """On GPUs, ranks agree to stop during the next step. Only one rank gets the signal."""
     changes = TWO | {"training__log_every": 100, "training__validate_every": 10}
     stop = all_of(gpu(), at_step(7, send(signal.SIGTERM)))
     children = train_on(2, settings(**changes), tmp_path / "a", {0: gpu(), 1: stop})
@@ -214,7 +214,7 @@ def test_r7_on_gpus_ranks_stop_after_the_same_step_and_resume_to_the_bit(setting
 
 
 def test_ranks_exchange_values_once_a_step(settings, tmp_path):
-    """On GPUs one step late, except for the first step, whose result is logged at once."""
+    """On GPUs, values are exchanged a step later, except for step 1, which is logged at once."""
 
     def begun(name: str, device: Fault) -> list[Child]:
         changes = TWO | {"training__max_steps": 6, "training__validate_every": 100,
@@ -261,7 +261,7 @@ def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
     job = torchrun("--standalone", "--nproc-per-node", 2, "-m", "tests.training.children",
                    "KILL:1:12", "train", tmp_path / "config.yaml",
                    directory=tmp_path / "job")  # fmt: skip
-    assert job.wait() == 1  # torchrun's own
+    assert job.wait() == 1  # torchrun's exit status
     ours = [line for line in job.said.splitlines() if line.startswith("nmt: error")]
     assert len(ours) == 1
     assert "lost rank 1 of 2" in ours[0]
@@ -270,7 +270,7 @@ def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
 
 
 def test_r8_a_halted_rank_is_given_up_after_the_time_out(settings, tmp_path):
-    # longer than a rank that is only slow keeps the other waiting
+    # longer than the delay of a rank that is merely slow
     config = settings(**TWO, training__process_group_timeout_s=8)
     faults = {0: soon_given_up, 1: at_step(12, send(signal.SIGSTOP))}
     children = train_on(2, config, tmp_path / "a", faults)
@@ -282,15 +282,15 @@ def test_r8_a_halted_rank_is_given_up_after_the_time_out(settings, tmp_path):
 
 
 def soon_given_up() -> None:
-    """A halted rank reports nothing."""
+    """Shortens the wait for a report, because a halted rank sends none."""
     peers._LAST_WORDS_S = 1.0
 
 
 def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validate_or_save(
     settings, tmp_path
 ):
-    """As when NCCL waits for the lost rank: no wait for the GPU comes back, nor can it be left."""
-    # the result that does not come is that of step 6, read while step 7 is computed
+    """As with NCCL, GPUs that wait for the lost rank never finish, and cannot be interrupted."""
+    # the result of step 6, which is read during step 7, never comes
     stuck = all_of(gpu(finishes_until=5), soon_given_up, _guardless)
     kill = send(signal.SIGKILL)
     killed, halted = (
@@ -303,7 +303,7 @@ def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validat
 
     slow_saving = before("saving.checkpoints.save", partial(time.sleep, 2))
     jobs = {
-        # of three, so that two survivors must agree on who says it
+        # three ranks, so that two survivors must agree which of them reports the error
         "killed": begun("killed", 3, {0: stuck, 1: killed, 2: stuck},
                         training__micro_batches=3, training__log_every=100),
         "held": begun("held", 2, {0: all_of(gpu(finishes_until=6), held(7)),
@@ -322,7 +322,7 @@ def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validat
             lost = f"lost rank 1 of {len(job)} (killed, stopped or unreachable)"
             assert lost in one_error(survivors), name
             run = tmp_path / name
-            # the run was left in order, but for a main thread that never comes back
+            # the lock is released, unless the main thread hangs, and no temporary file is left
             assert name == "held" or (run / ".lock").read_bytes() == b""
             assert not list(run.rglob(".tmp-nmt-*"))
     finally:
@@ -332,7 +332,7 @@ def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validat
 
 
 def held(step: int) -> Fault:
-    """A step that the host cannot finish, because the GPU accepts no more work."""
+    """Makes the host hang in a step, as when the GPU accepts no more work."""
     return all_of(at_step(step, hang), _soon_ended)
 
 
@@ -341,12 +341,12 @@ def _soon_ended() -> None:
 
 
 def _guardless() -> None:
-    """Disables the guard, so that the main thread ends by itself."""
+    """Makes the guard wait, so that the main thread must end the process by itself."""
     peers._LEAVING_S = float(PATIENCE_S)
 
 
 def soon(number: signal.Signals) -> Callable[[], None]:
-    """Sends a signal to the process when its part of the gradients has reached the others."""
+    """Sends a signal to the process a second later, when the other ranks have its gradients."""
     return partial(_send_soon, number)
 
 
@@ -366,7 +366,7 @@ def test_r8_a_halted_rank_under_torchrun(settings, tmp_path):
 
 
 def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path):
-    """Five jobs run at once, because each waits for reports."""
+    """Five jobs run at once, because each of them waits for reports."""
 
     def begun(name: str, faults: dict | None = None, **changes) -> list[Child]:
         changes = TWO | changes | {"training__run_directory": str(tmp_path / name)}
@@ -375,9 +375,9 @@ def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path)
     in_the_discarded_pass = before("loop._after_a_discarded_pass", _exhaust)
     jobs = {
         "diverged": begun("diverged", {1: poisoned_gradients(7)}),
-        # on a GPU, where leaving the group would wait forever for the other rank
+        # on a GPU, where destroying the process group would wait forever for the other rank
         "exhausted": begun("exhausted", {1: all_of(gpu(0), no_memory())}),
-        # in the pass whose gradients are thrown away
+        # in the pass whose gradients are discarded
         "exhausted early": begun("exhausted early", {1: in_the_discarded_pass}),
         "full": begun("full", {0: full_disk()}),
         "uneven": begun("uneven", training__micro_batches=3),
@@ -444,9 +444,9 @@ def _fail_with(number: int) -> None:
 
 
 def test_r6_torchrun_on_two_nodes_equals_one_process_with_two_slots(settings, alone, tmp_path):
-    """Two agents of torchrun meet at an address, as on two machines of a cluster."""
+    """Two agents of torchrun rendezvous at an address, as on two machines of a cluster."""
     (tmp_path / "config.yaml").write_text(settings(**TWO).to_yaml())
-    # the address is the test's own: none that another program could take, nor closed before the end
+    # the test's own store, so that no other program can take the port, nor closes it too early
     store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     agents = [
         torchrun("--nnodes", 2, "--nproc-per-node", 1, "--rdzv-backend", "c10d",
@@ -464,6 +464,6 @@ def test_r6_torchrun_on_two_nodes_equals_one_process_with_two_slots(settings, al
         [line for line in read_log(part) if line.get("event") == "validation"]
         for part in (tmp_path / "run", alone[2])
     )
-    for a, b in zip(ours, theirs, strict=True):  # sums split over ranks: the same to rounding
+    for a, b in zip(ours, theirs, strict=True):  # sums over ranks may differ by rounding
         assert a["nll"] == pytest.approx(b["nll"], rel=1e-6)
     assert not any("Traceback" in agent.said for agent in agents)

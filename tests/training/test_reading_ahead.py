@@ -1,4 +1,4 @@
-"""Reading ahead: the same steps, errors at their step, and no thread left after a run."""
+"""Reading ahead yields the same steps, raises errors at their step, and leaves no thread."""
 
 import threading
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def test_items_come_in_order_from_a_thread_and_an_error_in_its_place():
 
 
 def test_no_more_is_computed_than_was_asked_for():
-    """At most two steps are computed beyond the current one, however long it takes."""
+    """At most two items are computed ahead, however long the current step takes."""
     seen: list[tuple[int, str]] = []
     enough = threading.Event()
 
@@ -45,7 +45,7 @@ def test_no_more_is_computed_than_was_asked_for():
 
     with read_ahead(slow(), 2) as items:
         assert [next(items), next(items)] == [0, 1]
-        assert enough.wait(60)  # the thread came so far by itself
+        assert enough.wait(60)  # item 3 is computed ahead
     assert len(seen) == 4
 
 
@@ -60,7 +60,7 @@ def test_the_thread_ends_with_the_block():
 
 
 def test_a_run_packs_in_the_thread_and_leaves_none(settings, monkeypatch):
-    """A slot is one tensor of 32-bit numbers, page-locked only for a GPU."""
+    """A slot is packed into one int32 tensor, which is page-locked only for a GPU."""
     pack, names = loading.pack, []
 
     def packing(*arguments, **options):
@@ -73,7 +73,7 @@ def test_a_run_packs_in_the_thread_and_leaves_none(settings, monkeypatch):
     monkeypatch.setattr(loading, "pack", packing)
     before = set(threading.enumerate())
     run(settings(training__max_steps=3, training__validate_every=9))
-    assert len(names) == 3  # and none for steps that do not come
+    assert len(names) == 3  # one per step, none after the last
     assert all(name.startswith("loader") for name in names)
 
     def diverging(*_):

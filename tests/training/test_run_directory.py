@@ -26,9 +26,8 @@ Train = Callable[..., tuple[int, list[str]]]
 
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch, capsys) -> Train:
-    """Runs `nmt train`; `deed` is called with the run directory before the update of a step.
-
-    Returns the exit status and the lines on standard error.
+    """Returns a function that runs `nmt train`, and calls `deed` with the run directory before the
+    update of step `at`. It returns the exit status and the lines on standard error.
     """
     original = training.optimizer_step
 
@@ -52,7 +51,7 @@ SHORT = {"training__max_steps": 4, "training__validate_every": 100, "decoding__b
 
 @pytest.fixture(scope="module")
 def once(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of four steps, finished."""
+    """A finished run of four steps."""
     return train(make_settings(tiny_data, tmp_path_factory.mktemp("once"), **SHORT), print).parent
 
 
@@ -69,7 +68,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_what_a_kill_in_the_last_rotation_left_is_gone_when_the_run_is_finished(
     settings, trained: Train, finished: Path
 ):
-    """The next call writes only the model, so there is no rotation."""
+    """The next call writes only the model, so no rotation removes the leftovers."""
     run = finished
     whole = files(run / "checkpoints")
     shutil.rmtree(run / "model")
@@ -159,9 +158,9 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
     assert trained(straight)[0] == 0
     assert fingerprint(run, 4) == fingerprint(tmp_path / "straight", 4)
     for folder in (run / "model", *(run / "checkpoints").iterdir()):
-        (folder / "manifest.json").write_text("{}")  # damaged, but something to lose
+        (folder / "manifest.json").write_text("{}")  # damaged, but still not replaced
     for has_checkpoints in (True, False):
-        if not has_checkpoints:  # a model alone is something to lose as well
+        if not has_checkpoints:  # nor is a model without checkpoints
             shutil.rmtree(run / "checkpoints")
         status, said = trained(settings(**SHORT))
         assert status == 2 and "training.seed is 1, but run" in said[-1]
@@ -175,7 +174,7 @@ def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(
 ):
     (finished / name).unlink()
     os.mkfifo(finished / name)
-    signal.alarm(60)  # ends this process, should it wait
+    signal.alarm(60)  # ends this process if it blocks
     status, said = trained(settings(**SHORT | {"training__max_steps": 5}))
     signal.alarm(0)
     assert status == wanted, said
@@ -211,7 +210,7 @@ def test_other_data_are_refused_before_anything_of_the_run_is_replaced(
     assert files(run) == before
     for folder in (run / "model", run / "checkpoints"):
         shutil.rmtree(folder)
-    assert trained(config)[0] == 0  # nothing was trained on the former data
+    assert trained(config)[0] == 0  # no model trained on the old data is left
 
 
 def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):

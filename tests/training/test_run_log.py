@@ -1,4 +1,4 @@
-"""The log of a run: read strictly, and shown by TensorBoard as text, never as HTML."""
+"""The log of a run is read strictly; TensorBoard shows its texts as text, never as HTML."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from nmt.training.validation import Validation
 from tests.conftest import make_settings
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by TensorBoard's dependencies
 def test_a6_samples_are_harmless_in_tensorboard(tmp_path: Path):
     """Converts the samples to HTML as TensorBoard's text dashboard does."""
     from tensorboard import plugin_util
@@ -25,7 +25,7 @@ def test_a6_samples_are_harmless_in_tensorboard(tmp_path: Path):
     [tag] = events.Tags()["tensors"]
     [event] = events.Tensors(tag)
     html = plugin_util.markdown_to_safe_html(event.tensor_proto.string_val[0])
-    assert "alert(1)" in html  # as text
+    assert "alert(1)" in html  # as plain text
     for active in ("<script", "<img", 'href="javascript', "href='javascript"):
         assert active not in html
     assert html.count("<tr>") == 2
@@ -42,7 +42,7 @@ def test_only_whole_lines_are_read_back(tmp_path: Path):
     assert read_log(tmp_path) == [first, last]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by TensorBoard's dependencies
 def test_tensorboard_shows_each_step_once_as_the_log_has_it(tmp_path: Path):
     facts = {"epoch": 1, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
     with RunLog(tmp_path) as log:
@@ -86,7 +86,7 @@ def test_a_run_that_is_moved_meanwhile_ends_with_one_line(tmp_path: Path):
 
 
 def test_a_validation_made_again_is_in_the_log_once_and_its_step_stays(tmp_path: Path):
-    """This happens after a crash that follows a checkpoint with an interrupted validation."""
+    """A run may crash after it logs a validation and before the checkpoint has the result."""
     facts = {"epoch": 1, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
     with RunLog(tmp_path) as log:
         log.step({"step": 5, "loss": 4.0} | facts)
@@ -97,11 +97,11 @@ def test_a_validation_made_again_is_in_the_log_once_and_its_step_stays(tmp_path:
     assert found == [(5, None), (5, 2.0)]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by TensorBoard's dependencies
 def test_the_outcome_of_a_run_is_shown_beside_its_settings(tmp_path: Path):
     from tensorboard.plugins.hparams import metadata
 
-    for max_steps, bleu in ((12, 20.0), (24, 30.0)):  # finished, then trained on
+    for max_steps, bleu in ((12, 20.0), (24, 30.0)):  # finished, then continued
         config = make_settings(tmp_path, tmp_path, training__max_steps=max_steps)
         scores = {"loss": 2.0, "nll": 1.0, "ppl": 2.7, "bleu": bleu, "chrf": 40.0}
         with RunLog(tmp_path, step=max_steps) as log:

@@ -1,4 +1,4 @@
-"""The learning rate against Eq. 3, and the peaks that follow from it."""
+"""The learning rate, compared with Eq. 3, and its peaks."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_r10_equals_equation_3_at_every_step(d_model: int, warmup: int):
 
 @pytest.mark.parametrize(("name", "peak"), [("base", 6.988e-4), ("big", 4.941e-4)])
 def test_r10_peaks_of_base_and_big(name: str, peak: float):
-    """(d_model * 4000)^-0.5."""
+    """The peak is (d_model * 4000)^-0.5, at step 4000."""
     config = load(f"configs/transformer_{name}.yaml")
     rates = [learning_rate(config, step) for step in range(1, 9000)]
     assert rates.index(max(rates)) + 1 == peak_step(config) == 4000

@@ -1,4 +1,4 @@
-"""Optimizer steps compared with plain torch, and the randomness of dropout masks."""
+"""Optimizer steps, compared with plain torch, and the randomness of dropout masks."""
 
 from itertools import combinations
 
@@ -26,15 +26,16 @@ SMALL = {"training__batch_tokens": 120, "training__micro_batches": 2, "model__dr
 
 
 class Recording:
-    """What a run trains on, its weights before and after; computed in float64.
+    """Trains a run in float64; records its batches, its log, and its weights before and after.
 
-    Adam divides gradients by their size: where they are nearly 0, rounding in float32 would decide.
+    Adam divides gradients by their size, so in float32, rounding would decide the updates of
+    weights whose gradients are nearly 0.
     """
 
     def __init__(self, config: Config, monkeypatch):
         self.steps: list[list[tuple[int, Batch]]] = []
         self.numbers: list[int] = []
-        self.counted: list[int] = []  # tokens that the speed is computed from
+        self.counted: list[int] = []  # tokens, for the speed
         self.before: dict[str, Tensor] = {}
         self.after: dict[str, Tensor] = {}
         step = training.optimizer_step
@@ -102,7 +103,7 @@ def in_plain_torch(recording: Recording, config: Config) -> tuple[list[dict], di
     ],
 )
 def test_four_steps_are_those_of_adam_in_plain_torch(settings, monkeypatch, changes):
-    """Warm-up ends at step 2, so that both branches of Eq. 3 are taken."""
+    """The warm-up ends at step 2, so that both branches of Eq. 3 are used."""
     config = settings(**SMALL, training__max_steps=4, **changes)
     recording = Recording(config, monkeypatch)
     assert recording.numbers == [1, 2, 3, 4]
@@ -112,7 +113,7 @@ def test_four_steps_are_those_of_adam_in_plain_torch(settings, monkeypatch, chan
         assert {key: line[key] for key in facts} == pytest.approx(facts, rel=1e-5)
     assert recording.counted == [facts["target_tokens"] for facts in expected]
     assert recording.after.keys() == weights.keys()
-    rates = sum(facts["learning_rate"] for facts in expected)  # a bound on how far Adam goes
+    rates = sum(facts["learning_rate"] for facts in expected)  # bounds the updates by Adam
     for name, tensor in recording.after.items():
         torch.testing.assert_close(tensor, weights[name].detach(), atol=5e-4 * rates, rtol=0)
 
@@ -143,12 +144,12 @@ def test_a_run_trains_with_dropout_and_validates_without(settings):
     run(settings(training__max_steps=2, training__validate_every=1))
     hook.remove()
     step, validation = (True, True, True), (False, False, False)
-    assert found == [step, validation, step, validation, validation]  # the last: of the mean
+    assert found == [step, validation, step, validation, validation]  # the last one is of the mean
 
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_steps_are_deterministic_if_they_are_to_be(settings, wanted: bool):
-    """On a CPU they are anyway; torch is told, so that they are on a GPU."""
+    """Steps on a CPU are always deterministic; on a GPU, this flag of torch makes them so."""
     found = set()
     hook = nn.modules.module.register_module_forward_pre_hook(
         lambda *_: found.add(torch.are_deterministic_algorithms_enabled())
@@ -159,7 +160,7 @@ def test_steps_are_deterministic_if_they_are_to_be(settings, wanted: bool):
 
 
 def test_bf16_multiplies_in_bf16_and_keeps_weights_and_moments_in_fp32(settings):
-    """Losses are near those of fp32, and not the same."""
+    """The losses are close to those of fp32, but not equal."""
     losses, seen = {}, {}
     for precision in ("fp32", "bf16"):
         name = f"{settings().training.run_directory}-{precision}"
@@ -168,11 +169,11 @@ def test_bf16_multiplies_in_bf16_and_keeps_weights_and_moments_in_fp32(settings)
         types = seen[precision] = set()
 
         def remember(module, arguments, output, types=types):
-            if not module.training:  # translating, which has a precision of its own
+            if not module.training:  # translation has its own precision
                 return
             if isinstance(module, nn.Linear):
                 types.add(output.dtype)
-            if isinstance(module, nn.LayerNorm):  # of sums that would else be converted each time
+            if isinstance(module, nn.LayerNorm):  # the residual stream is not converted
                 types.add(arguments[0].dtype)
 
         hook = nn.modules.module.register_module_forward_hook(remember)
@@ -188,7 +189,7 @@ def test_bf16_multiplies_in_bf16_and_keeps_weights_and_moments_in_fp32(settings)
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: str):
-    """max_length is 60; rows of 64 tokens hold several sentences. Unused places stay as drawn."""
+    """max_length is 60, but rows have 64 tokens. Positions beyond all sentences stay unchanged."""
     config = settings(
         model__positions="learned", model__norm=norm, model__dropout=0.0,
         training__max_steps=3, training__checkpoint_every=3,
@@ -212,7 +213,7 @@ def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: 
 
 
 def masks(config: Config, step: int, slots: list[int], batch: Batch) -> list[list[torch.Tensor]]:
-    """What dropout multiplies by in one step of a new model, slot by slot."""
+    """Returns the factors by which each dropout multiplies in one step of a new model, by slot."""
     transformer = new_model(config, seed=1).train()
     module = TransformerLoss(transformer, 0.1)
     tokens = len(slots) * int((batch.tgt_out != 0).sum())
@@ -225,7 +226,7 @@ def masks(config: Config, step: int, slots: list[int], batch: Batch) -> list[lis
 
 
 def test_the_masks_of_a_slot_follow_from_seed_step_and_slot_alone(settings):
-    """Whatever was drawn before: so a rank's slots are the same in any other company."""
+    """Neither earlier random numbers nor the other slots of a rank change the masks."""
     config, other_seed = (settings(model__dropout=0.5, training__seed=seed) for seed in (1, 2))
     rng = np.random.default_rng(1)
     pairs = [Pair(*rng.integers(4, 400, (2, 9)).astype(np.int32)) for _ in range(8)]
@@ -249,5 +250,5 @@ def test_the_masks_of_a_slot_follow_from_seed_step_and_slot_alone(settings):
                 other,
             )
     flat = [tensor.flatten() for tensor in alone[1, 1, 1] if tensor.dim() == 3]
-    for a, b in combinations(flat, 2):  # nor are two places of a pass alike
+    for a, b in combinations(flat, 2):  # different within a pass too
         assert ((a == 0) == (b == 0)).float().mean().item() == pytest.approx(0.5, abs=0.1)

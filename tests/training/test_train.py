@@ -1,4 +1,4 @@
-"""Runs of `nmt train`: stopped and resumed bit for bit, averaged, fine-tuned, refused."""
+"""Runs of `nmt train`: resumed to the bit, averaged, fine-tuned, and refused."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ SEARCH = {"decoding__beam": 1, "decoding__max_extra_length": 0}
 
 @pytest.fixture
 def settings(settings):
-    """With validations that search for little: nothing has been learnt that could be found."""
+    """`settings` with short, greedy searches: these models have learned nothing to search for."""
     return partial(settings, **SEARCH)
 
 
@@ -53,7 +53,7 @@ def straight(tiny_data, tmp_path_factory) -> Path:
 
 
 def run_with_stops(config: Config, stops: list[int], monkeypatch) -> None:
-    """Takes the run up again and again, stopped by a signal in each of these steps."""
+    """Starts and resumes the run, which a signal stops in each of these steps."""
     step, left = training.optimizer_step, set(stops)
 
     def with_signal(module, loss_module, optimizer, slots, number, *rest):
@@ -72,7 +72,7 @@ def run_with_stops(config: Config, stops: list[int], monkeypatch) -> None:
 def test_r5_stopped_and_resumed_equals_undisturbed_to_the_bit(
     settings, straight: Path, stops, monkeypatch
 ):
-    """Stops by a signal in a step, as a scheduler would: weights, moments, model and log."""
+    """Weights, moments, the finished model and the log are identical."""
     run_with_stops(settings(training__micro_batches=2), stops, monkeypatch)
     directory, _ = run(settings(training__micro_batches=2))
     assert fingerprint(directory, 12) == fingerprint(straight, 12)
@@ -83,9 +83,10 @@ def test_r5_stopped_and_resumed_equals_undisturbed_to_the_bit(
 def test_r4_a_run_made_longer_goes_on_as_if_it_had_been_so_from_the_start(
     settings, straight: Path, end: int
 ):
-    """Its end was no checkpoint's step, or one with a validation.
+    """The first end is a step without a regular checkpoint, or one with a validation.
 
-    An end is validated in addition, so it may be the best step.
+    The last step of a run is always validated and may be the best, so the finished model is always
+    the mean here.
     """
     same = {"training__micro_batches": 2, "training__finished_model": "average"}
     run(settings(**same, training__max_steps=end))
@@ -150,7 +151,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
             torch.testing.assert_close(tensor, (parts[0][name] + parts[1][name]) / 2)
     with pytest.raises(InputError, match="not an empty directory"):
         average(straight, 2, tmp_path / "averaged", print)
-    assert average(straight, 3, tmp_path / "three", print) == [4, 8, 12]  # not 6, the best
+    assert average(straight, 3, tmp_path / "three", print) == [4, 8, 12]  # without 6, the best step
     with pytest.raises(InputError, match=r"only 3 checkpoints to average\. Lower last to 3"):
         average(straight, 9, tmp_path / "other", print)
     (tmp_path / "empty").mkdir()
@@ -161,7 +162,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
 
 
 def scored(monkeypatch, *scores: float, measure: str = "bleu") -> Iterator[float]:
-    """Gives validations, those of finished models too, these scores; what is left of them."""
+    """Replaces the scores of validations, also of finished models; returns those not used yet."""
     validate, left = training.validate, iter(scores)
 
     def validation(*arguments):
@@ -178,7 +179,7 @@ def scored(monkeypatch, *scores: float, measure: str = "bleu") -> Iterator[float
 def test_the_finished_model_is_the_better_of_mean_and_best(
     settings, monkeypatch, capsys, measure, scores
 ):
-    """Steps 6 and 12, their mean, and step 6 again, alone."""
+    """The scores are those of step 6, step 12, the mean of steps 8 and 12, and step 6 alone."""
     left = scored(monkeypatch, *scores, measure=measure)
     directory, _ = run(settings(training__best_by=measure))
     assert list(left) == []
@@ -219,8 +220,8 @@ def test_the_finished_model_is_the_mean_where_that_is_better_or_asked_for(
 
 
 def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
-    """Taken up where it was validated: not again, and what was best then still is."""
-    # step 6, the mean, step 6 alone; step 12, the mean, step 6 alone
+    """A run resumed at a validated step does not repeat the validation, and keeps its best step."""
+    # scores of step 6, the mean and step 6 alone, then of step 12, the mean and step 6 alone
     left = scored(monkeypatch, 9.0, 8.0, 9.0, 2.0, 8.0, 9.0)
     run(settings(training__max_steps=6))
     directory, _ = run(settings())
@@ -232,7 +233,7 @@ def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
 
 
 def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings, monkeypatch):
-    """The best checkpoint would not be kept otherwise."""
+    """Step 4 is kept only because it is the best."""
     scored(monkeypatch, 1.0, 9.0, *[2.0] * 10)
     changes = {"training__checkpoint_every": 3, "training__validate_every": 2}
     directory, _ = run(settings(**changes, training__keep_checkpoints=2))
@@ -277,7 +278,7 @@ def test_r13_a_broken_checkpoint_is_named_passed_over_and_left(
     broken.write_bytes(data)
     directory, said = run(settings(training__micro_batches=2))
     assert any("is damaged" in line and "step-00000012" in line for line in said)
-    assert fingerprint(directory, 12) == fingerprint(straight, 12)  # from step 8 again
+    assert fingerprint(directory, 12) == fingerprint(straight, 12)  # resumed from step 8
     assert (copy / "checkpoints/broken-1-step-00000012").is_dir()
     for folder in (copy / "checkpoints").glob("step-*"):
         (folder / "manifest.json").write_text("{}")
@@ -287,7 +288,7 @@ def test_r13_a_broken_checkpoint_is_named_passed_over_and_left(
 
 @pytest.mark.parametrize("split", ["train", "validation"])
 def test_r13_a_token_that_was_changed_on_disk_is_never_used(settings, tiny_data, tmp_path, split):
-    """It is another token of the vocabulary, so that its hash alone tells."""
+    """The changed token is in the vocabulary, so only the hash of the shard reveals the change."""
     shutil.copytree(tiny_data / "data", tmp_path / "data")
     [shard] = (tmp_path / "data" / split).glob("*.arrow")
     content, target = bytearray(shard.read_bytes()), read_shard(shard).target
@@ -347,7 +348,7 @@ def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
         torch.testing.assert_close(tuned[name], tensor, atol=1e-4, rtol=0)
 
     alone = settings(data__train=other, data__directory=str(tmp_path / "alone"))
-    prepare(alone, note=lambda line: None)  # without the model: a tokenizer of its own
+    prepare(alone, note=lambda line: None)  # trains a tokenizer of its own
     with pytest.raises(InputError, match="has a different tokenizer from the prepared data"):
         run(
             settings(
@@ -367,14 +368,14 @@ def test_early_stopping_counts_validations_without_a_better_bleu(settings):
     )
     directory, _ = run(config)
     validations = [line for line in read_log(directory) if line.get("event") == "validation"]
-    assert len(validations) == 3  # the first is the best, two more are not better
+    assert len(validations) == 3  # the first one is the best
     assert (directory / "model").is_dir()
     finished = "at step 3 because of training.early_stopping. To continue"
     assert finished in run(config)[1][-1]
 
 
 def _no_number(loss: torch.Tensor) -> torch.Tensor:
-    return loss + float("nan")  # with the gradient of a sound one
+    return loss + float("nan")  # its gradient is finite
 
 
 def _overflowing_gradient(loss: torch.Tensor) -> torch.Tensor:
@@ -411,7 +412,7 @@ def test_r23_divergence_stops_before_the_update(settings, monkeypatch, poison):
 def test_r23_weights_that_are_not_finite_are_never_saved(
     settings, monkeypatch, validate_every: int, checkpoint_every: int, message: str
 ):
-    """The loss and the gradient were finite, the update was too large."""
+    """The loss and the gradient were finite, but the update was too large."""
     step = training.optimizer_step
 
     def overflowing(module, loss_module, optimizer, slots, number, *rest):
@@ -471,15 +472,15 @@ def test_r24_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings,
                "training__average_last": 1}  # fmt: skip
     run(settings(**changes, training__max_steps=9))
     assert (copy / "checkpoints/step-00000009/optimizer.safetensors").exists()
-    assert (copy / "checkpoints/step-00000012").is_dir()  # named, and left in place
+    assert (copy / "checkpoints/step-00000012").is_dir()  # reported, but not removed
     weights, _, model = fingerprint(copy, 9)
-    assert model == weights  # the mean of the last one
+    assert model == weights  # the mean of one checkpoint
     directory, _ = run(settings(**changes))
     assert fingerprint(directory, 12)[:2] == fingerprint(straight, 12)[:2]
 
 
 def test_the_record_of_the_data_is_read_once(settings, monkeypatch):
-    """However many checkpoints and models are compared with it."""
+    """Several checkpoints and models are compared with it."""
     read, names = manifest.read, []
 
     def listed(folder: Path, kind: str, name: str = manifest.NAME):

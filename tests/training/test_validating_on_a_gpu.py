@@ -1,4 +1,4 @@
-"""Whole runs on an emulated GPU: bf16, and everything asynchronous."""
+"""Whole runs in bf16 on an emulated, asynchronous GPU."""
 
 import signal
 from pathlib import Path
@@ -25,7 +25,7 @@ def gpu(monkeypatch) -> Gpu:
     return pretend(monkeypatch)
 
 
-# a rate at which no validation is better than the first
+# at this learning rate, no validation is better than the first
 STANDING_STILL = {
     "model__encoder_layers": 1, "model__decoder_layers": 1, "decoding__max_extra_length": 1,
     "training__precision": "bf16", "training__learning_rate_factor": 1e-9,
@@ -38,7 +38,7 @@ def validations(directory: Path) -> list[int]:
 
 
 def at(monkeypatch, name: str, number: int, deed) -> None:
-    """Does `deed` before the n-th call of a function of the training module."""
+    """Calls `deed` before call `number` of a function of the training loop."""
     function, calls = getattr(training, name), []
 
     def replacement(*arguments):
@@ -51,7 +51,7 @@ def at(monkeypatch, name: str, number: int, deed) -> None:
 
 
 def test_a_bf16_run_is_validated_stopped_resumed_and_used(settings, tmp_path, gpu, monkeypatch):
-    """Early stopping ends it; validations and the finished model's share their captured steps."""
+    """Early stopping ends the run; all validations share the captured steps."""
     straight, _ = run(
         settings(**STANDING_STILL, training__run_directory=str(tmp_path / "straight"))
     )
@@ -90,7 +90,7 @@ def test_captured_steps_live_from_one_validation_to_the_next(settings, gpu, monk
 
 
 def test_a_step_that_is_due_is_saved_before_it_is_validated(settings, tmp_path, monkeypatch):
-    """What fails there loses no step, and the validation is made up for."""
+    """If the validation fails, no step is lost, and the resumed run repeats the validation."""
     changes = {"training__validate_every": 4}
     straight, _ = run(settings(**changes, training__run_directory=str(tmp_path / "straight")))
 

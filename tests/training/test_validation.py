@@ -1,4 +1,4 @@
-"""The results of validation, on any number of ranks."""
+"""The results of validation do not depend on the number of ranks."""
 
 import math
 import threading
@@ -19,7 +19,7 @@ from tests.patience import PATIENCE_S
 
 
 class Table:
-    """Where ranks, threads of this process, tell each other their values."""
+    """Exchanges the values of ranks that are threads of this process."""
 
     def __init__(self, world_size: int):
         self.values = [None] * world_size
@@ -27,7 +27,7 @@ class Table:
 
 
 class Seated(Ranks):
-    """A rank at a table, as it is among processes."""
+    """A rank that exchanges values through a table instead of a process group."""
 
     table: Table
 
