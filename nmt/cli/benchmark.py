@@ -77,7 +77,10 @@ def _translate(arguments: argparse.Namespace) -> dict[str, Any]:
 
     is_model = arguments.config.is_dir()
     if is_model and arguments.overrides:
-        raise InputError("The settings of a model cannot be overridden. Remove KEY=VALUE.")
+        raise InputError(
+            "The settings of a trained model cannot be overridden. "
+            f"Remove {arguments.overrides[0]}."
+        )
     return benchmark_translation(
         arguments.config if is_model else load_config(arguments),
         options=search_options(arguments),

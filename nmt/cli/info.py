@@ -24,7 +24,10 @@ def _run(arguments: argparse.Namespace) -> None:
         from nmt.runs.model_directory import find_model
 
         if arguments.overrides:
-            raise InputError("The settings of a model cannot be overridden. Remove KEY=VALUE.")
+            raise InputError(
+                "The settings of a trained model cannot be overridden. "
+                f"Remove {arguments.overrides[0]}."
+            )
         config = find_model(arguments.config, say).config
     else:
         config = load_config(arguments)

@@ -37,5 +37,5 @@ COMMAND = Command(
     "nmt train configs/demo.yaml training.max_steps=200",
     add_config,
     _run,
-    if_out_of_memory="Raise training.micro_batches to divide each step into smaller slots.",
+    if_out_of_memory="Raise training.micro_batches to divide each step into smaller micro-batches.",
 )

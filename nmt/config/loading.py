@@ -38,7 +38,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
             file, line and key.
     """
     if isinstance(overrides, str):
-        raise ArgumentError("{overrides} is the string {}. Pass a list of strings.", overrides)
+        raise ArgumentError("{overrides} must be a list of strings, not the string {}.", overrides)
     content, origins = _read_with_base(Path(path), seen=())
     problems: list[str] = []
     for override in overrides:
@@ -140,10 +140,9 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     content, lines = read(path)
     resolved = os.path.realpath(path)
     if resolved in seen:
-        cycle = " or ".join(seen[seen.index(resolved) :])
+        cycle = " -> ".join([*seen[seen.index(resolved) :], resolved])
         raise InputError(
-            f"{path} is its own base, directly or through other files. Remove the key base from "
-            f"{cycle}."
+            f"The base files form a cycle: {cycle}. Remove the key base from one of them."
         )
     if not isinstance(content, dict):
         raise InputError(f"{path} has no sections. Write sections such as data and training.")

@@ -148,7 +148,9 @@ def _collect_lines(
         for key, child in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
-                raise InputError(f"{name}:{line}: The key is not a string. Use strings as keys.")
+                raise InputError(
+                    f"{name}:{line}: A key is not a string. Put it in quotes if it should be one."
+                )
             path = (*at, key.value)
             if path in lines:
                 dotted = ".".join(map(str, path))

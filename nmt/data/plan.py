@@ -178,8 +178,9 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
     ends = np.minimum(*(_end_of_step(side, batch_tokens) for side in (source, target)))
     if (ends == np.arange(len(ends))).any():
         raise InputError(
-            "A pair in the prepared data has more tokens on a side than training.batch_tokens "
-            f"({batch_tokens}). Raise training.batch_tokens, or lower data.max_length."
+            "The source or target of a pair in the prepared data has more tokens than "
+            f"training.batch_tokens ({batch_tokens}). Raise training.batch_tokens, or lower "
+            "data.max_length and prepare the data again."
         )
     end_from, bounds = ends.tolist(), [0]
     while bounds[-1] < len(end_from):

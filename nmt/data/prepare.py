@@ -79,7 +79,7 @@ def prepare(
             if _origin(config, job.entries, tokenizer) != job.origin:
                 discard_work(job)  # it may mix old and new input
                 raise InputError(
-                    f"A corpus changed while it was read into {directory}. Run nmt prepare again."
+                    "A corpus changed while the data was being prepared. Run nmt prepare again."
                 )
             refuse_if_used(job.directory, job.origin)  # a run may have started meanwhile
             publish(job)

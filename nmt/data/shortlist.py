@@ -75,8 +75,8 @@ class Shortlist:
             or any(((each < 0) | (each >= vocabulary_size)).any() for each in both)
         ):
             raise NoModelError(
-                f"{path} is not a shortlist for a vocabulary of {vocabulary_size:,}. Restore it "
-                "from a copy."
+                f"{path} is not a shortlist for a vocabulary of {vocabulary_size:,} tokens. "
+                "Restore it from a copy."
             )
         return table
 

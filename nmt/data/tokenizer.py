@@ -240,10 +240,12 @@ def _training_problem(message: str, vocabulary_size: int) -> InputError:
             f"the training text. Set it to {found[1]} or more."
         )
     if "sentences_.empty()" in message:
-        return InputError("data.train has no text for a tokenizer. Specify a corpus with text.")
+        return InputError(
+            "data.train has no text to train a tokenizer on. Specify a corpus with text."
+        )
     return InputError(
         f"sentencepiece cannot train a tokenizer with a vocabulary of {vocabulary_size:,} "
-        f"({message}). Change tokenizer.vocabulary_size."
+        f"tokens ({message}). Set tokenizer.vocabulary_size to another value."
     )
 
 

@@ -125,9 +125,9 @@ class _Worker:
         if status >= 0:
             raise RuntimeError(f"a worker process ended with exit status {status}")
         raise InputError(
-            f"Worker process {self._process.pid} was ended by a signal "
-            f"({signal.strsignal(-status)}). Run the command "
-            "again, with fewer processes if memory ran out."
+            f"Worker process {self._process.pid} was terminated by a signal "
+            f"({signal.strsignal(-status)}). If memory ran out, lower the number of processes; "
+            "then run the command again."
         )
 
     def end(self) -> None:

@@ -85,8 +85,8 @@ class Cutter:
         texts = [prefix] * n if isinstance(prefix, str) else listed(prefix, "prefix")
         if len(texts) != n:
             raise ArgumentError(
-                "{prefix} has {} for {}. Provide one text, or one per sentence.",
-                count(len(texts), "text"),
+                "{prefix} has {} for {}. Provide one string, or one per sentence.",
+                count(len(texts), "string"),
                 count(n, "sentence"),
             )
         different = list(dict.fromkeys(texts))

@@ -88,8 +88,8 @@ def translate_documents(
     prefixes = [prefix] * len(texts) if isinstance(prefix, str) else listed(prefix, "prefix")
     if len(prefixes) != len(texts):
         raise ArgumentError(
-            "{prefix} has {} for {}. Provide one text, or one per document.",
-            count(len(prefixes), "text"),
+            "{prefix} has {} for {}. Provide one string, or one per document.",
+            count(len(prefixes), "string"),
             count(len(texts), "document"),
         )
     sentences = [sentence for document in documents for sentence in document.sentences]

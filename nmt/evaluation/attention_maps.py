@@ -182,8 +182,9 @@ def _check_room(model: Model, source: int, target: int) -> None:
     layers = model.encoder_layers * source**2 + model.decoder_layers * target * (source + target)
     if model.heads * layers > _MAX_WEIGHTS:
         raise InputError(
-            f"Sentences of {source:,} and {target:,} tokens have {model.heads * layers:,} "
-            f"attention weights, more than the maximum of {_MAX_WEIGHTS:,}. Shorten the sentences."
+            f"The sentences ({source:,} source tokens, {target:,} target tokens) have "
+            f"{model.heads * layers:,} attention weights, more than the maximum of "
+            f"{_MAX_WEIGHTS:,}. Shorten the sentences."
         )
 
 

@@ -33,7 +33,8 @@ class Comet:
         except (KeyError, OSError) as error:  # COMET raises KeyError for most problems
             reason = str(error.args[0] if error.args else error).partition("\n")[0]
             raise StorageError(
-                f"COMET model {name} cannot be loaded ({reason}). Check its name and the network."
+                f"COMET model {name} cannot be loaded ({reason}). Check its name and "
+                "the network connection."
             ) from None
 
     def score(

@@ -84,9 +84,10 @@ def compare(
     if worst > TOLERANCE or equal < len(samples):
         package = "transformers" if name == "huggingface" else name
         raise ExportError(
-            f"The {name} model does not translate as nmt does: {equal} of {len(samples)} greedy "
-            f"translations are equal, and log-probabilities differ by up to {worst:.1e} (at most "
-            f"{TOLERANCE:.0e} is allowed). Nothing was exported. Try another version of {package}."
+            f"The exported {name} model translates differently from nmt: {equal} of "
+            f"{len(samples)} greedy translations are identical, and log-probabilities differ by "
+            f"up to {worst:.1e} (maximum {TOLERANCE:.0e}). Nothing was exported. Try another "
+            f"version of {package}."
         )
     return f"{equal} greedy translations equal nmt's, log-probabilities within {worst:.0e}."
 

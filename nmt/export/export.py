@@ -35,7 +35,11 @@ def export(
     """
     refuse_output(output)
     if quantization and format != "ctranslate2":
-        raise ArgumentError("Only ctranslate2 supports {quantization} {}. Remove it.", quantization)
+        raise ArgumentError(
+            "{quantization} {} is supported only by the format ctranslate2. Use that format, or "
+            "remove {quantization}.",
+            quantization,
+        )
     _refuse_missing(format)
     loaded = load_model(model, device=torch.device("cpu"), note=note)
     translator = Translator.of(

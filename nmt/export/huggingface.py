@@ -190,9 +190,9 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     _refuse_inexpressible(config)
     if config.tokenizer.model is not None:
         raise InputError(
-            f"transformers cannot represent the tokenizer of this model (tokenizer.model: "
-            f"{config.tokenizer.model}), which normalizes text differently from nmt's own. "
-            "Export to ctranslate2 instead."
+            f"transformers cannot represent this model's tokenizer, {config.tokenizer.model} "
+            "(tokenizer.model), because it normalizes text differently from tokenizers that nmt "
+            "trains. Export to ctranslate2 instead."
         )
     ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # `save` raises no OSError
     (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")
@@ -227,7 +227,7 @@ def _check(translator: Translator, folder: Path) -> str:
         if source[0].tolist() != [*sample.source, EOS_ID]:
             raise ExportError(
                 f"tokenizer.json tokenizes {sample.text!r:.60} differently from nmt. Nothing was "
-                "exported. Install another version of the package tokenizers."
+                "exported. Install another version of the tokenizers package."
             )
         found = theirs.generate(source, num_beams=1, max_length=1 + sample.limit)[0, 1:]
         translations.append([token for token in found.tolist() if token != EOS_ID])

@@ -61,7 +61,9 @@ def check_output(
         )
     if own := owner(target):
         raise ArgumentError(
-            f"{{{name}}} {{}} is among nmt's own files in {{}}. Choose another file.", path, own
+            f"{{{name}}} {{}} is inside {{}}, which nmt manages. Choose a file outside it.",
+            path,
+            own,
         )
     for other, file in read:
         if file is not None and _are_same(file, target):

@@ -302,7 +302,8 @@ def _check_together(
         raise ArgumentError("{prefix} conflicts with {prefix_file}. Remove one of them.")
     if str(alignment) == "-" and options.format != "jsonl":
         raise ArgumentError(
-            "{alignment} - requires {format} jsonl. Add {format} jsonl, or specify a file."
+            "To include word links in the output ({alignment} -), set {format} to jsonl. To write "
+            "them to a file, specify the file as {alignment}."
         )
     glossary = options.search.glossary
     read = [
@@ -402,8 +403,8 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
         if output is None or is_stream(Path(output)):
             raise
         raise ArgumentError(
-            "The program that reads {alignment} {} stopped early, so {} was not written. Write "
-            "{alignment} to a file.",
+            "The program that reads from {alignment} {} exited early, so the translations were not "
+            "written to {}. Specify a file as {alignment}.",
             alignment,
             output,
         ) from None

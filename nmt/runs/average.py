@@ -33,8 +33,8 @@ def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
     for name, tensor in mean.items():
         if not tensor.div_(len(models)).isfinite().all():
             raise NoModelError(
-                f"The weights {name} of {first.directory} and the other models are too large to "
-                "be averaged, so training has probably diverged. Train again with a lower "
+                f"The sum of the weights {name} of {first.directory} and the other models exceeds "
+                "the range of fp32, so training has probably diverged. Train again with a lower "
                 "training.learning_rate_factor."
             )
     return mean

@@ -183,8 +183,8 @@ def sound_checkpoints(
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(
-                    f"{folder} was trained on different data from the checkpoint of step "
-                    f"{found[0].step}. Move {folder} out of the run."
+                    f"{folder} and the checkpoint of step {found[0].step} were trained on "
+                    f"different data. Move {folder} out of the run directory."
                 )
             common = hashes
             found.append(opened)

@@ -53,7 +53,8 @@ def refuse_unsupported(**given: object) -> None:
     """
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(
-            f"An exported model does not support {{{name}}}. Remove it, or use the original model."
+            f"An exported model does not support {{{name}}}. "
+            f"Remove {{{name}}}, or use the original model."
         )
 
 

@@ -243,7 +243,9 @@ def open_in_run(
         step, is_checkpoint = content["step"], content["kind"] == "checkpoint"
         if is_checkpoint and folder != own.directory.checkpoint(step):
             name = own.directory.checkpoint(step).name
-            raise NoModelError(f"{folder} has the checkpoint of step {step}. Rename it to {name}.")
+            raise NoModelError(
+                f"{folder} contains the checkpoint of step {step}. Rename the directory to {name}."
+            )
         own.refuse_foreign(folder, content)
         return opened
     except OSError as error:  # for example, a trainer has removed a file meanwhile
@@ -270,9 +272,9 @@ def open_model(
     config, tokenizer = _read_config(folder), Tokenizer.load(folder / TOKENIZER)
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
-            f"{folder / TOKENIZER} is the tokenizer of another model: its sha256 begins with "
-            f"{tokenizer.sha256[:12]}, but that of the model's tokenizer begins with "
-            f"{content['tokenizer_sha256'][:12]}. Restore the model's tokenizer from a copy."
+            f"{folder / TOKENIZER} is the tokenizer of another model (sha256 "
+            f"{tokenizer.sha256[:12]}..., but {content['tokenizer_sha256'][:12]}... is needed). "
+            "Restore the model's tokenizer from a copy."
         )
     if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
         raise NoModelError(

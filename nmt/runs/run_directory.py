@@ -48,7 +48,7 @@ def refuse_output(path: Path) -> None:
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):
         raise ArgumentError(
-            "{output} {} is among nmt's own files in {}. Choose another directory.", path, own
+            "{output} {} is inside {}, which nmt manages. Choose a directory outside it.", path, own
         )
 
 

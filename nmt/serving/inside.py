@@ -41,7 +41,8 @@ def details(
     """
     if not sees_inside(translator):
         raise ArgumentError(
-            "An exported model provides neither {attention} nor {token_probabilities}. Remove them."
+            "An exported model supports neither {attention} nor {token_probabilities}. Leave them "
+            "out, or use the original model."
         )
     from nmt.decoding.alignment import cross_attention  # exported models are served without torch
     from nmt.decoding.score import log_probabilities

@@ -104,8 +104,8 @@ async def translate(request: Request) -> Response:
         if tag:
             raise HTTPException(
                 400,
-                "This model cannot translate HTML, because its input begins with a symbol "
-                f"({tag.strip()}). Set format to text.",
+                "This model cannot translate HTML, because it requires the symbol "
+                f"{tag.strip()} at the beginning of every sentence. Set format to text.",
             )
         translations = await _around_tags(request, texts, options, source)
     else:
@@ -137,7 +137,9 @@ def _documents(texts: list[str], tokenizer: Tokenizer, language: str) -> list[Ma
     except InputError:
         raise
     except ValueError:
-        raise HTTPException(400, "q is not valid HTML.") from None
+        raise HTTPException(
+            400, "q is not valid HTML. Correct it, or set format to text."
+        ) from None
 
 
 def _written(documents: list[Markup], translations: list[list[Translation]]) -> list[list[str]]:

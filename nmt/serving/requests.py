@@ -86,7 +86,9 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
 async def _body(request: Request) -> bytes:
     """Reads the body; enforces the limits on size and time regardless of the headers."""
     limits, chunks, size = limits_of(request), [], 0
-    too_large = HTTPException(413, f"The body has more than {limits.body_bytes:,} bytes.")
+    too_large = HTTPException(
+        413, f"The request body exceeds {limits.body_bytes:,} bytes. Send less text."
+    )
     if int(request.headers.get("content-length", 0)) > limits.body_bytes:
         raise too_large
     try:

@@ -183,7 +183,7 @@ def refuse_link(path: Path) -> None:
     if path.is_symlink():
         raise InputError(
             f"{path} must not be a symbolic link. Remove the link. To store the data elsewhere, "
-            f"make {path.parent} the link."
+            f"make the directory {path.parent} a link instead."
         )
 
 

@@ -121,7 +121,7 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
         raise damaged
     if content.get("kind") != kind:
         found = content.get("kind")
-        raise NoModelError(f"{folder} is a {found} directory, not a {kind} directory.")
+        raise NoModelError(f"{folder} is a {found} directory. Specify a {kind} directory instead.")
     if fault := manifest_form.fault(kind, content):
         raise NoModelError(f"{path} is damaged ({fault}). Restore it from a copy.")
     return content

@@ -103,8 +103,8 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
         return None
     if kind not in _DECOMPRESSORS:
         raise InputError(
-            f"{name} is a {kind} file, which nmt cannot read. Unpack it; if you like, compress it "
-            "again with gzip, bzip2 or xz."
+            f"{name} is a {kind} file, which nmt cannot read. Decompress it, or compress it with "
+            "gzip, bzip2 or xz."
         )
     return io.BufferedReader(_Decompressed(_DECOMPRESSORS[kind](file), kind, name), _BUFFER_BYTES)
 
@@ -179,7 +179,9 @@ def check_regular(path: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise InputError(f"{path} is a pipe or device. Save its content as a file.")
+            raise InputError(
+                f"{path} is a pipe or device, but must be a file. Save its content as a file."
+            )
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -328,5 +330,6 @@ class _Decompressed(io.RawIOBase):
 
     def _damaged(self, error: Exception) -> InputError:
         return InputError(
-            f"{self._name} is a damaged or truncated {self._kind} file ({error}). Copy it again."
+            f"{self._name} is a damaged or truncated {self._kind} file ({error}). "
+            "Download or copy it again."
         )

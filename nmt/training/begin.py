@@ -180,7 +180,9 @@ def _refuse_different(ranks: Ranks, value: object, name: str) -> None:
     Values can differ if each machine has its own disk.
     """
     if any(other != value for other in ranks.gather(value)):
-        raise InputError(f"Ranks have different {name}. Use one file system for all machines.")
+        raise InputError(
+            f"The ranks read different {name}. Use a file system that all machines share."
+        )
 
 
 def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
@@ -216,9 +218,9 @@ def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Tran
         model = load_model(Path(origin), device=torch.device("cpu"), note=note)
         if model.tokenizer.sha256 != run.tokenizer.sha256:
             raise InputError(
-                f"Model {origin} (training.initialize_from) has a different tokenizer from the "
-                "prepared data. Prepare the data into a new directory with initialize_from set, "
-                "to use the model's tokenizer."
+                f"The data was not prepared with the tokenizer of {origin} "
+                "(training.initialize_from). Set data.directory to a new directory, and run nmt "
+                "prepare with training.initialize_from set."
             )
         _warn_of_other_languages(model.config.data, run.config.data, origin, note)
         weights = model.transformer.state_dict()

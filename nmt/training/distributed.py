@@ -231,7 +231,7 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         if is_out_of_memory(error):
             exhausted = InputError(
                 "Out of memory on this machine. Raise training.micro_batches to divide each step "
-                "into smaller slots."
+                "into smaller micro-batches."
             )
             raise peers.agreed(exhausted) from None
         peers.report(Status.BUG, repr(error))  # the others stay silent
@@ -253,8 +253,8 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(
-            f"{world_size()} processes cannot reach each other ({reason}). Check torchrun's "
-            "addresses, and that all nodes were started."
+            f"The {world_size()} processes cannot reach each other ({reason}). Check the address "
+            "that was given to torchrun, and that torchrun was started on every machine."
         ) from None
     store = dist.PrefixStore(f"nmt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", server)
     return Peers(dist.get_rank(), world_size(), store, timeout_s), gradient_group
@@ -288,10 +288,11 @@ def _await_master(timeout_s: int) -> None:
 
 
 def _gpu() -> torch.device:
-    local_rank, count = _number("LOCAL_RANK", 0), torch.cuda.device_count()
-    if local_rank >= count:
+    local_rank, gpus = _number("LOCAL_RANK", 0), torch.cuda.device_count()
+    if local_rank >= gpus:
         raise InputError(
-            f"Rank {local_rank} has no GPU: this machine has {count}. Start one process per GPU."
+            f"Local rank {local_rank} has no GPU, because this machine has only "
+            f"{count(gpus, 'GPU')}. Start one process per GPU."
         )
     torch.cuda.set_device(local_rank)
     avoid_cudnn()

@@ -199,8 +199,8 @@ class Reference:
         except Exception as error:
             if is_out_of_memory(getattr(error, "inner_exception", error)):
                 raise InputError(
-                    "Out of memory in the first slot. Raise training.micro_batches to divide each "
-                    "step into smaller slots."
+                    "Out of memory in the first micro-batch. Raise training.micro_batches to "
+                    "divide each step into smaller micro-batches."
                 ) from None
             cause = getattr(error, "inner_exception", error)  # the compiler wraps its own
             first = str(cause).strip().partition("\n")[0]

@@ -54,7 +54,7 @@ class CheckpointWriter:
         weights = transformer.state_dict()
         if not torch.stack([tensor.isfinite().all() for tensor in weights.values()]).all():
             raise DivergedError(
-                f"The weights are not finite after step {state.step}, which was not saved. "
+                f"The weights are not finite after step {state.step}, so no checkpoint was saved. "
                 f"{IF_DIVERGED}"
             )
         if self._run.ranks.is_main:

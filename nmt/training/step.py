@@ -191,6 +191,7 @@ def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
             raise
         rows, columns = batch.tgt_out.shape
         raise InputError(
-            f"Out of memory in step {step}, slot {slot} ({rows} rows of {columns} target tokens). "
-            "Raise training.micro_batches to divide each step into smaller slots."
+            f"Out of memory in step {step}, micro-batch {slot} ({rows} rows of {columns} target "
+            "tokens). Raise training.micro_batches to divide each step into smaller "
+            "micro-batches."
         ) from None

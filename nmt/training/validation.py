@@ -157,8 +157,8 @@ def validate(
     if not sums[2]:
         limit = loss_module.transformer.max_length
         raise InputError(
-            f"Every pair of data.validation has more than {limit} tokens on a side, but the model "
-            f"has only {limit} positions (data.max_length). Use shorter validation text, or raise "
+            "In every pair of data.validation, the source or target exceeds the model's maximum "
+            f"of {limit} tokens (data.max_length). Use shorter validation text, or raise "
             "data.max_length for a new run."
         )
     numbered = list(zip(own.tolist(), own_samples, strict=True))

@@ -91,7 +91,7 @@ def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
     vocabulary = whole_words(translator, words_of_demo())
     pairs = noun_pairs(vocabulary)
     if len(pairs) < 3:
-        raise InputError("The vocabulary of --model has too few nouns as single tokens. Specify "
+        raise InputError("Too few nouns are single tokens in the vocabulary of --model. Specify "
                          "a run of configs/demo.yaml.")  # fmt: skip
     points = plane(vocabulary, pairs)
     ends = points.view(2, len(pairs), 2)  # singular or plural, noun, axis

@@ -213,7 +213,8 @@ def _output(command: Sequence[str], threads: int) -> str:
         )
     except subprocess.TimeoutExpired:
         raise InputError(
-            f"{command[4]} did not end within {_LIMIT_S:.0f} s. Check that the machine is free."
+            f"The measurement {command[4]} did not end within {_LIMIT_S:.0f} s. Check that no "
+            "other program is using the machine."
         ) from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]

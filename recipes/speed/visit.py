@@ -140,8 +140,9 @@ def _forced(
         lengths = set(translate(batch, beam))
         if lengths != {batch.output_length}:
             raise InputError(
-                f"With beam {beam}, translations have {', '.join(map(str, sorted(lengths)))} "
-                f"tokens, but must all have {batch.output_length}, so that speeds are comparable."
+                f"With beam {beam}, the translations differ in length (tokens: "
+                f"{', '.join(map(str, sorted(lengths)))}). All must have {batch.output_length} "
+                "tokens for the speeds to be comparable."
             )
 
     return work

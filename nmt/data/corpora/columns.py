@@ -58,8 +58,8 @@ def _number(row: Mapping[str, Any], column: str, where: str) -> float:
         number = math.nan
     if not 0 <= number <= float(np.finfo(np.float32).max):
         raise InputError(
-            f"The {column} in {where} is {value!r:.60}, not a finite number of at least 0. Correct "
-            f"it, or choose another {column}{_SUFFIX}."
+            f"The {column} in {where} must be a finite, non-negative number, not {value!r:.60}. "
+            f"Correct it, or choose another {column}{_SUFFIX}."
         )
     return float(np.float32(number))
 

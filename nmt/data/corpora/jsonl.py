@@ -33,6 +33,8 @@ def _value(row: Any, dotted: str, where: str) -> Any:
     value = row
     for key in [dotted] if isinstance(row, dict) and dotted in row else dotted.split("."):
         if not isinstance(value, dict) or key not in value:
-            raise InputError(f"{where} has no key {dotted}. Correct the line or the key.")
+            raise InputError(
+                f"{where} has no key {dotted}. Correct the line, or the key in the configuration."
+            )
         value = value[key]
     return value

@@ -41,4 +41,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
             yield file
     except (pa.ArrowException, OSError) as error:
         reason = str(error).split("\n")[0]
-        raise InputError(f"{path} is not a valid Parquet file ({reason}). Copy it again.") from None
+        raise InputError(
+            f"{path} is not a valid Parquet file ({reason}). Check that it is the right file, "
+            "or download it again."
+        ) from None

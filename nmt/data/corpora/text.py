@@ -25,7 +25,8 @@ class Text(Kind):
         if counts[0] != counts[1]:
             raise InputError(
                 f"{settings.source} has {count(counts[0], 'line')}, but {settings.target} has "
-                f"{counts[1]:,}. Line i of one must translate line i of the other."
+                f"{counts[1]:,}. Provide files in which each line is the translation of the same "
+                "line of the other file."
             )
 
     def pairs(self, settings: TextFiles, data: Data, split: str) -> Pairs:

@@ -19,7 +19,8 @@ class Tsv(Kind):
             fields, where = line.split("\t"), f"{path}:{number}"
             if last >= len(fields):
                 raise InputError(
-                    f"{where} has no column {last}: its last column is {len(fields) - 1}, and the "
-                    "first is 0. Correct the line or the column number."
+                    f"{where} has no column {last}: columns are numbered from 0, and the last one "
+                    f"is {len(fields) - 1}. Correct the line, or the column number in the "
+                    "configuration."
                 )
             yield pair_of({name: fields[column] for name, column in columns.items()}, where)

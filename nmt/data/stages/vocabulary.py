@@ -73,7 +73,10 @@ def _adapted(path: Path) -> Tokenizer:
     try:
         return Tokenizer(adapted(small_file(path, MAX_MODEL_BYTES)))
     except ValueError as error:
-        raise InputError(f"{path} (tokenizer.model) cannot be used: {error}.") from None
+        raise InputError(
+            f"{path} (tokenizer.model) cannot be used: {error}. Set "
+            "tokenizer.model to another SentencePiece model."
+        ) from None
 
 
 def _learn(text: KeptText, settings: config.Tokenizer, output: Path) -> None:
