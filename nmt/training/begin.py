@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from nmt.config import Config, Data
-from nmt.data import kept_test_set, prepare
+from nmt.data import kept_test_set
 from nmt.data.prepared_data import PreparedData
 from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
@@ -19,17 +19,12 @@ from nmt.errors import InputError, NoModelError, Note
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.checkpoint import Checkpoint
-from nmt.runs.model_directory import (
-    load_model,
-    model_files,
-    new_transformer,
-    tokenizer_to_fine_tune,
-)
+from nmt.runs.model_directory import load_model, model_files, new_transformer
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.state import Best, FastPath, State
 from nmt.runs.tensor_files import refuse_unfit, shapes_of
 from nmt.storage import atomic, manifest
-from nmt.training.distributed import Ranks, world_size
+from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimizers import new_optimizer, restore_state
 from nmt.training.validation import InferenceCopy
@@ -87,12 +82,6 @@ class Training:
             torch=str(torch.__version__),
             path=self.path,
         )
-
-
-def prepare_if_missing(config: Config, note: Note) -> None:
-    """Prepares the data if it is missing, except under torchrun, where other ranks would wait."""
-    if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
-        prepare.prepare(config, note=note, tokenizer=tokenizer_to_fine_tune(config))
 
 
 def be_deterministic(wanted: bool) -> None:

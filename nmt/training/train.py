@@ -16,7 +16,6 @@ from nmt.training.begin import (
     begin_training,
     newest_checkpoint,
     open_run,
-    prepare_if_missing,
 )
 from nmt.training.distributed import StopRequest, process_group
 from nmt.training.fast_paths import with_compile_decided
@@ -28,7 +27,7 @@ from nmt.training.saving import CheckpointWriter
 
 
 def train(config: Config, note: Note) -> Path:
-    """Trains or resumes the run of a configuration; prepares the data first if it is missing.
+    """Trains or resumes the run of a configuration on its prepared data.
 
     Args:
         note: Called with each user-facing message.
@@ -45,7 +44,6 @@ def train(config: Config, note: Note) -> Path:
     keep_freed_memory()
     directory = RunDirectory(Path(config.training.run_directory))
     config = with_compile_decided(config, directory)
-    prepare_if_missing(config, note)
     be_deterministic(config.training.deterministic)
     with ExitStack() as stack:
         # outermost: torchrun may signal a rank that has not yet reported which rank was lost
