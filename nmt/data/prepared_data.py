@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +35,7 @@ class PreparedData:
 
     directory: Path
     manifest: dict[str, Any]
+    _verified: set[Path] = field(default_factory=set)  # shards that `verify` has checked
 
     @staticmethod
     def is_in(directory: Path) -> bool:
@@ -116,11 +117,15 @@ class PreparedData:
         return found
 
     def verify(self, shard: Shard) -> None:
-        """Verifies the hash of a shard; call this before the shard's first pair is used.
+        """Verifies the hash of a shard at its first call for that shard.
+
+        Call this before the shard's first pair is used.
 
         Raises:
             InputError: the file has changed (status 2).
         """
+        if shard.path in self._verified:
+            return
         name = shard.path.relative_to(self.directory).as_posix()
         expected = self.manifest["files"][name]["sha256"]
         found = manifest.file_hash(shard.path)
@@ -129,6 +134,7 @@ class PreparedData:
                 f"{shard.path} is damaged (sha256 {found[:12]}…, but {expected[:12]}… in the "
                 "manifest). Run nmt prepare again."
             )
+        self._verified.add(shard.path)
 
     def mark_used(self, run: Path) -> None:
         """Records that a run was trained on this data, so that `prepare` refuses to replace it.
