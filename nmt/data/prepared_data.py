@@ -153,20 +153,18 @@ class PreparedData:
             # Nor can nmt prepare replace data in a directory that is not writable.
 
 
-def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
+def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, Any]) -> None:
     """Raises InputError if a run was trained on the data in `directory` and the data would change.
 
     Args:
-        origin: the settings and input files of the new data; their hash is `origin_sha256` in the
-            manifest.
+        origin_sha256: the value of this key in the manifest of the new data.
+        settings: the value of this key in the manifest of the new data.
     """
-    wanted = manifest.value_hash(origin)
     for run, used in _users(directory):
-        if used == wanted:
+        if used == origin_sha256:
             continue
         try:
-            former = PreparedData.open(directory).manifest["settings"]
-            changed = changes(former, origin["settings"])
+            changed = changes(PreparedData.open(directory).manifest["settings"], settings)
         except InputError:
             changed = "the former settings are unknown, because its manifest is lost"
         raise InputError(
