@@ -24,7 +24,7 @@ from nmt.errors import InputError, Note
 from nmt.model.devices import is_gpu
 from nmt.model.tokens import Tokens
 from nmt.runs.run_directory import RunDirectory, RunIdentity
-from nmt.training.begin import Run, Training, be_deterministic, begin_training
+from nmt.training.begin import Run, Training, begin_training
 from nmt.training.distributed import Ranks, process_group, world_size
 from nmt.training.fast_paths import choose_path, is_compiled
 from nmt.training.loading import LoadedStep, steps_of
@@ -166,7 +166,6 @@ def timed_training(
 ) -> TrainingSpeed:
     """Times steps of a new model; steps are made from the pairs of `shards` as in `nmt train`."""
     keep_freed_memory()
-    be_deterministic(config.training.deterministic)
     run = _run_without_files(config, shards, ranks)
     training, clock = begin_training(run, None, note), _Clock(ranks.device)
     watched = clock.watching(training.loss_module)

@@ -5,6 +5,7 @@ import argparse
 from nmt.cli.flags import add_config, load_config, positive
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
+from nmt.config import Config
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -16,15 +17,19 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    prepare_data(load_config(arguments), arguments.processes)
+
+
+def prepare_data(config: Config, processes: int | None = None) -> None:
+    """Prepares the data of a configuration, for a fine-tuned model with that model's tokenizer."""
     from nmt.data.prepare import prepare
 
-    config = load_config(arguments)
     tokenizer = None
     if config.training.initialize_from:  # torch is needed only then
         from nmt.runs.model_directory import tokenizer_to_fine_tune
 
         tokenizer = tokenizer_to_fine_tune(config)
-    prepare(config, note=say, tokenizer=tokenizer, processes=arguments.processes)
+    prepare(config, note=say, tokenizer=tokenizer, processes=processes)
 
 
 COMMAND = Command(

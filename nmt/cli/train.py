@@ -2,22 +2,27 @@
 
 import argparse
 import os
+from pathlib import Path
 
 from nmt.cli.flags import add_config, load_config
 from nmt.cli.parser import Command
+from nmt.cli.prepare import prepare_data
 from nmt.cli.terminal import print_result, say
 from nmt.errors import InputError, ReportedElsewhereError, Stopped, one_line
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from nmt.data.prepared_data import PreparedData
     from nmt.training.distributed import world_size
     from nmt.training.train import train
 
-    world_size()  # checks torchrun's variables, which the next lines use
+    is_alone = world_size() == 1  # checks torchrun's variables, which the next lines use
     try:
         config = load_config(arguments)
     except InputError as error:  # all ranks read the configuration; one per machine reports it
         raise error if _is_first("LOCAL_RANK") else ReportedElsewhereError(error.status) from None
+    if is_alone and not PreparedData.is_in(Path(config.data.directory)):
+        prepare_data(config)
     try:
         model = train(config, say)
     except Stopped as stopped:  # all ranks know where the run was saved; one reports it

@@ -21,7 +21,7 @@ from nmt.data.stages.encode import encode
 from nmt.data.stages.inspect_corpora import inspect_corpora
 from nmt.data.stages.job import CorpusEntry, Job
 from nmt.data.stages.learn_table import learn_table
-from nmt.data.stages.publish import discard_work, publish, refuse_what_is_not_ours, remove_work
+from nmt.data.stages.publish import publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
 from nmt.errors import InputError, LastingError, Note
 from nmt.storage import atomic, manifest
@@ -64,7 +64,7 @@ def prepare(
             remove_work(job)
             return
         refuse_what_is_not_ours(job)
-        refuse_if_used(job.directory, job.origin)
+        refuse_if_used(directory, job.origin_sha256, job.origin["settings"])
         _check_input(job, note)
         with _locked(job):
             if _is_prepared(job, lambda line: None):  # meanwhile, by the process that held the lock
@@ -72,17 +72,18 @@ def prepare(
                 return
             job.remove_leftovers()
             try:
-                run_stages(job, note)
+                described = run_stages(job, note)
             finally:
                 job.remove_leftovers()  # files of killed workers
             # read again, because a corpus may have changed while the stages read it
             if _origin(config, job.entries, tokenizer) != job.origin:
-                discard_work(job)  # it may mix old and new input
+                atomic.remove(job.work)  # it may mix old and new input
                 raise InputError(
                     "A corpus changed while the data was being prepared. Run nmt prepare again."
                 )
-            refuse_if_used(job.directory, job.origin)  # a run may have started meanwhile
-            publish(job)
+            # a run may have started meanwhile
+            refuse_if_used(directory, job.origin_sha256, job.origin["settings"])
+            publish(job, described["files"])
     note(f"Prepared {directory} in {time.monotonic() - began:.0f} s.")
 
 
@@ -104,8 +105,12 @@ def _locked(job: Job) -> Iterator[None]:
             raise
 
 
-def run_stages(job: Job, note: Note) -> None:
-    """Runs all stages, from the corpora to data that are ready to be published."""
+def run_stages(job: Job, note: Note) -> dict[str, Any]:
+    """Runs all stages, from the corpora to data that are ready to be published.
+
+    Returns:
+        The manifest of the data.
+    """
     warnings = inspect_corpora(job, note)
     text = clean(job, note)
     training = deduplicate(job, text["train"])
@@ -114,7 +119,7 @@ def run_stages(job: Job, note: Note) -> None:
     tokenizer = learn_vocabulary(job, training, note)
     tokens = encode(job, training, text["validation"], tokenizer, note)
     learn_table(job, tokens["train"], note)
-    assemble(job, text, tokens, tokenizer, warnings, note)
+    return assemble(job, text, tokens, tokenizer, warnings, note)
 
 
 def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:

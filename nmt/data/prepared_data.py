@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +35,7 @@ class PreparedData:
 
     directory: Path
     manifest: dict[str, Any]
+    _verified: set[Path] = field(default_factory=set)  # shards that `verify` has checked
 
     @staticmethod
     def is_in(directory: Path) -> bool:
@@ -116,11 +117,15 @@ class PreparedData:
         return found
 
     def verify(self, shard: Shard) -> None:
-        """Verifies the hash of a shard; call this before the shard's first pair is used.
+        """Verifies the hash of a shard at its first call for that shard.
+
+        Call this before the shard's first pair is used.
 
         Raises:
             InputError: the file has changed (status 2).
         """
+        if shard.path in self._verified:
+            return
         name = shard.path.relative_to(self.directory).as_posix()
         expected = self.manifest["files"][name]["sha256"]
         found = manifest.file_hash(shard.path)
@@ -129,6 +134,7 @@ class PreparedData:
                 f"{shard.path} is damaged (sha256 {found[:12]}…, but {expected[:12]}… in the "
                 "manifest). Run nmt prepare again."
             )
+        self._verified.add(shard.path)
 
     def mark_used(self, run: Path) -> None:
         """Records that a run was trained on this data, so that `prepare` refuses to replace it.
@@ -147,20 +153,18 @@ class PreparedData:
             # Nor can nmt prepare replace data in a directory that is not writable.
 
 
-def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
+def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, Any]) -> None:
     """Raises InputError if a run was trained on the data in `directory` and the data would change.
 
     Args:
-        origin: the settings and input files of the new data; their hash is `origin_sha256` in the
-            manifest.
+        origin_sha256: the value of this key in the manifest of the new data.
+        settings: the value of this key in the manifest of the new data.
     """
-    wanted = manifest.value_hash(origin)
     for run, used in _users(directory):
-        if used == wanted:
+        if used == origin_sha256:
             continue
         try:
-            former = PreparedData.open(directory).manifest["settings"]
-            changed = changes(former, origin["settings"])
+            changed = changes(PreparedData.open(directory).manifest["settings"], settings)
         except InputError:
             changed = "the former settings are unknown, because its manifest is lost"
         raise InputError(

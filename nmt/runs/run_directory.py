@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -208,11 +209,30 @@ class RunDirectory:
             not path.name.startswith(".") for path in entries(self.checkpoints)
         )
 
-    def set_up(self, config: Config, tokenizer: bytes) -> None:
-        """Writes the tokenizer (a file's content) and, if the run is new, its settings."""
+    def refuse_other_data(self, hashes: Mapping[str, str]) -> None:
+        """Raises NoModelError if, according to its record, the run was trained on other data."""
+        try:
+            former = manifest.read(self.path, "data", names.DATA_MANIFEST)
+        except InputError:  # the record is lost: checkpoints are compared one by one
+            return
+        for key, value in hashes.items() if self.models() else ():
+            if former[key] != value:
+                raise NoModelError(
+                    f"The prepared data is not the data that the run was trained on: {key} is "
+                    f"{value}, but {former[key]} in {self.data_manifest}. Restore the data, or "
+                    "choose another training.run_directory."
+                )
+
+    def set_up(self, config: Config, tokenizer: bytes, data: dict[str, Any]) -> None:
+        """Writes the tokenizer, the manifest of the data and, if the run is new, its settings.
+
+        Args:
+            tokenizer: the content of the tokenizer's file.
+        """
         if not (self.config.exists() and self._has_begun()):
             self.record(config)
         atomic.write_if_changed(self.tokenizer, tokenizer)
+        atomic.write_if_changed(self.data_manifest, manifest.file_of(data))
 
     def record(self, config: Config) -> None:
         """Writes the settings with which the run continues."""

@@ -134,6 +134,15 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def link(path: Path, name: Path) -> None:
+    """Creates a hard link `name`; copies the file if the file system has no hard links."""
+    try:
+        os.link(path, name)
+    except OSError:
+        with new_file(name) as aside:
+            shutil.copyfile(path, aside)
+
+
 def free_name(path: Path, reason: str) -> Path:
     """Returns an unused path beside `path`, with a name of the form `REASON-NUMBER-NAME`."""
     names = (path.with_name(f"{reason}-{number}-{path.name}") for number in itertools.count(1))

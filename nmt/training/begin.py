@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,25 +12,18 @@ from torch import nn
 from torch.optim import Optimizer
 
 from nmt.config import Config, Data
-from nmt.data import kept_test_set, prepare
+from nmt.data import kept_test_set
 from nmt.data.prepared_data import PreparedData
 from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, NoModelError, Note
+from nmt.errors import InputError, Note
 from nmt.model.transformer import Transformer
-from nmt.runs import checkpoint as checkpoints
-from nmt.runs.checkpoint import Checkpoint
-from nmt.runs.model_directory import (
-    load_model,
-    model_files,
-    new_transformer,
-    tokenizer_to_fine_tune,
-)
+from nmt.runs.checkpoint import HASHES, Checkpoint
+from nmt.runs.model_directory import load_model, model_files, new_transformer
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.state import Best, FastPath, State
 from nmt.runs.tensor_files import refuse_unfit, shapes_of
-from nmt.storage import atomic, manifest
-from nmt.training.distributed import Ranks, world_size
+from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimizers import new_optimizer, restore_state
 from nmt.training.validation import InferenceCopy
@@ -89,22 +83,7 @@ class Training:
         )
 
 
-def prepare_if_missing(config: Config, note: Note) -> None:
-    """Prepares the data if it is missing, except under torchrun, where other ranks would wait."""
-    if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
-        prepare.prepare(config, note=note, tokenizer=tokenizer_to_fine_tune(config))
-
-
-def be_deterministic(wanted: bool) -> None:
-    """Sets whether PyTorch uses deterministic operations only."""
-    if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(wanted)
-    # that mode fills memory at each allocation, but no operation here reads it before writing it
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-
-
-def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
+def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) -> Run:
     """Opens a run's data and directory, first on the main process and then on all other ranks.
 
     Args:
@@ -115,78 +94,49 @@ def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
             the tokenizer do not belong together, or ranks have different data.
         NoModelError: the run was trained on other data, or its data is damaged.
     """
-    directory = RunDirectory(Path(config.training.run_directory))
-    data = PreparedData.of(config, 'Run "nmt prepare" before torchrun.')
+    remedy = 'Run "nmt prepare" before torchrun.' if ranks.world_size > 1 else "Run nmt prepare."
+    config = with_compile_decided(config, directory)
+    data = PreparedData.of(config, remedy)
     tokenizer = data.tokenizer()
-    hashes = {key: data.manifest[key] for key in checkpoints.HASHES}
     files = model_files(tokenizer.model, data.shortlist_file())
+    training, validation = data.shards("train"), data.shards("validation")
+    for shard in validation:
+        data.verify(shard)
+    hashes = {key: data.manifest[key] for key in HASHES}
     if ranks.is_main:
         directory.refuse_what_is_not_ours()
         directory.refuse_changes(config, note)
-        _refuse_other_data(directory, hashes)
+        directory.refuse_other_data(hashes)
         data.mark_used(directory.path)
-        directory.set_up(config, tokenizer.model)
-        atomic.write_if_changed(directory.data_manifest, manifest.file_of(data.manifest))
+        directory.set_up(config, tokenizer.model, data.manifest)
         kept_test_set.keep(data, directory.test_set, config.data)
-    verified: set[Path] = set()
-
-    def verify(shard: Shard) -> None:
-        if shard.path not in verified:
-            data.verify(shard)
-            verified.add(shard.path)
-
-    validation = data.shards("validation")
-    for shard in validation:
-        data.verify(shard)
-    _refuse_different(ranks, hashes, f"data in {config.data.directory}")
+    ranks.refuse_different(hashes, f"data in {data.directory}")
     identity = RunIdentity(directory, config.to_yaml().encode(), data.manifest)
     return Run(
-        config, identity, ranks, tokenizer, data.shards("train"), validation, verify, files,
+        config, identity, ranks, tokenizer, training, validation, data.verify, files,
         hashes | {"target_symbols": data.manifest["target_symbols"]},
     )  # fmt: skip
 
 
-def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
-    """Raises NoModelError if, according to its record, the run was trained on other data."""
-    try:
-        former = manifest.read(directory.path, "data", directory.data_manifest.name)
-    except InputError:  # the record is lost: checkpoints are compared one by one
-        return
-    for key, value in hashes.items() if directory.models() else ():
-        if former[key] != value:
-            raise NoModelError(
-                f"The prepared data is not the data that the run was trained on: {key} is {value}, "
-                f"but {former[key]} in {directory.data_manifest}. Restore the data, or choose "
-                "another training.run_directory."
-            )
+def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
+    """Replaces `training.compile: auto` by the value that the run in `directory` uses.
 
-
-def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
-    """Reads the checkpoint from which the run resumes; returns None if there is no checkpoint.
-
-    Raises:
-        InputError: ranks have different checkpoints.
-        NoModelError: there are checkpoints, but none is valid.
+    A new run gets the default. The run's files record the value, so that a resumed run uses the
+    same value on any device.
     """
-    start = checkpoints.newest(run.identity, note)
-    step = start.step if start else 0
-    _refuse_different(run.ranks, step, f"checkpoints in {run.directory}")
-    return start
-
-
-def _refuse_different(ranks: Ranks, value: object, name: str) -> None:
-    """Raises InputError unless all ranks have the same `value`.
-
-    Values can differ if each machine has its own disk.
-    """
-    if any(other != value for other in ranks.gather(value)):
-        raise InputError(
-            f"The ranks read different {name}. Use a file system that all machines share."
-        )
+    if config.training.compile != "auto":
+        return config
+    decided = torch.cuda.is_available()
+    with suppress(InputError):  # there is no run yet, or `refuse_changes` reports the error
+        decided = directory.settings().training.compile is True
+    training = config.training.model_copy(update={"compile": decided})
+    return config.model_copy(update={"training": training})
 
 
 def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     """Returns the model and the optimizer, restored from a checkpoint or newly created.
+
+    Also sets whether PyTorch uses deterministic operations only.
 
     Args:
         note: Called with warnings about the model to fine-tune, if there is such a model.
@@ -195,6 +145,7 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
         NoModelError: the optimizer state in the checkpoint does not fit the run's optimizer.
     """
     config, ranks = run.config, run.ranks
+    _be_deterministic(config.training.deterministic)
     transformer = _initial_transformer(run, start, note).to(ranks.device).train()
     loss_module = TransformerLoss(transformer, config.training.label_smoothing)
     optimizer = new_optimizer(transformer, config)
@@ -207,6 +158,15 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
         run, loss_module, ranks.wrap(loss_module), optimizer, state.best.model_copy(),
         state.elapsed_s, state.path,
     )  # fmt: skip
+
+
+def _be_deterministic(wanted: bool) -> None:
+    """Sets whether PyTorch uses deterministic operations only."""
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(wanted)
+    # that mode fills memory at each allocation, but no operation here reads it before writing it
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:

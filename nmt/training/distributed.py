@@ -145,6 +145,16 @@ class Ranks:
         dist.all_gather_object(values, value)
         return values
 
+    def refuse_different(self, value: object, name: str) -> None:
+        """Raises InputError unless all ranks have the same `value`.
+
+        Values can differ if each machine has its own disk.
+        """
+        if any(other != value for other in self.gather(value)):
+            raise InputError(
+                f"The ranks read different {name}. Use a file system that all machines share."
+            )
+
     def wrap(self, module: nn.Module) -> nn.Module:
         """Wraps `module` in DistributedDataParallel unless this is the only rank."""
         if self.world_size == 1:

@@ -8,7 +8,6 @@ user is warned and the run uses the next slower path.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,7 +19,6 @@ from nmt.data.layout import Batch
 from nmt.errors import InputError, Note, is_out_of_memory
 from nmt.model.kernels.flex import flex_suits
 from nmt.model.special_ids import PAD_ID
-from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import FastPath
 from nmt.training.begin import Run
 from nmt.training.compiling import compile_layers, uncompile_layers
@@ -37,21 +35,6 @@ _NAMES: dict[FastPath, str] = {
     "eager": "layers that are not compiled",
     "plain": "plain matrix products and an unchunked loss",
 }
-
-
-def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
-    """Replaces `training.compile: auto` by the value that the run in `directory` uses.
-
-    A new run gets the default. The run's files record the value, so that a resumed run uses the
-    same value on any device.
-    """
-    if config.training.compile != "auto":
-        return config
-    decided = torch.cuda.is_available()
-    with suppress(InputError):  # there is no run yet, or `open_run` reports the error
-        decided = directory.settings().training.compile is True
-    training = config.training.model_copy(update={"compile": decided})
-    return config.model_copy(update={"training": training})
 
 
 def is_compiled(path: FastPath | None) -> bool:

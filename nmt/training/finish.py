@@ -56,7 +56,6 @@ def _finished(
             f"{run.directory} has no valid checkpoint left to average. Restore its checkpoints "
             "from a copy, or train again."
         )
-    warnings = too_few(len(sound), wanted, run.directory)
     weights, result = _averaged(training, sound, stop, step)
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(found.step for found in sound)}
     if result and best.step is not None and facts["averaged_steps"] != [best.step]:
@@ -66,13 +65,15 @@ def _finished(
                 (facts["averaged_steps"], result.facts[by]), ([best.step], getattr(best, by))
             )
         ]  # fmt: skip
+    alone: list[OpenedModel] = []
     if result and settings.finished_model == "better" and best.beats(result.facts, by):
         alone = checkpoints.sound_checkpoints(
             run.identity, 1, log.note, settings.max_steps + 1, best.step
         )
         if alone:
-            facts["averaged_steps"], warnings, best = [best.step], [], Best()
+            facts["averaged_steps"], best = [best.step], Best()
             weights, result = _averaged(training, alone, stop, step)
+    warnings = [] if alone else too_few(len(sound), wanted, run.directory)
     if result:
         facts["validation"] = result.facts
         warnings += shortcomings(result.facts, best, by, run.directory)

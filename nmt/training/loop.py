@@ -12,9 +12,10 @@ from itertools import chain
 from typing import Any, Literal
 
 from nmt.config import Config
+from nmt.config import Training as Settings
 from nmt.data.plan import StepPlan
 from nmt.model.devices import is_gpu
-from nmt.runs.state import NAMES, State
+from nmt.runs.state import NAMES, Best
 from nmt.training.begin import Training
 from nmt.training.distributed import StopRequest
 from nmt.training.fast_paths import choose_path, is_compiled
@@ -28,15 +29,14 @@ from nmt.training.validation import validate
 End = Literal["max_steps", "early_stopping", "max_hours"]  # the setting that ends a run
 
 
-def end_of(config: Config, state: State) -> End | None:
-    """Returns the setting that ends a run in this state; None if the run continues."""
-    settings = config.training
-    if state.step >= settings.max_steps:
+def end_of(settings: Settings, step: int, best: Best, elapsed_s: float) -> End | None:
+    """Returns the setting that ends a run after `step`; None if the run continues."""
+    if step >= settings.max_steps:
         return "max_steps"
     patience = settings.early_stopping
-    if patience is not None and state.best.worse_since >= patience:
+    if patience is not None and best.worse_since >= patience:
         return "early_stopping"
-    if settings.max_hours is not None and state.elapsed_s >= 3600 * settings.max_hours:
+    if settings.max_hours is not None and elapsed_s >= 3600 * settings.max_hours:
         return "max_hours"
     return None
 
@@ -60,7 +60,7 @@ def train_steps(
         # still due if a signal or an error interrupted it
         loop.validate_if_due(step, is_saved=True)
         loop.stop_if_asked(run.ranks.max(stop.signal_number), step)
-    end = end_of(run.config, training.state(step, training.elapsed_s))
+    end = end_of(run.config.training, step, training.best, training.elapsed_s)
     if end:
         return step, end
     training.path = choose_path(training.loss_module, run, step, training.path, log.note)
@@ -132,7 +132,7 @@ class _Loop:
         is_best = self.validate_if_due(step, is_saved=is_saved)
         # a validation that a signal has interrupted is due again if the run stops at this step
         signal = ranks.max(self._stop.signal_number) if is_validated else results.signal_number
-        end = end_of(self._config, self._training.state(step, results.elapsed_s))
+        end = end_of(self._config.training, step, self._training.best, results.elapsed_s)
         if not is_saved and (end or signal or (is_best and not results.are_diverging)):
             results.read()  # raises if the run has diverged
             self._save(step)

@@ -6,20 +6,12 @@ from pathlib import Path
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.errors import InputError, Note
+from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import finished_step
 from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.run_directory import RunDirectory
-from nmt.training.begin import (
-    Run,
-    Training,
-    be_deterministic,
-    begin_training,
-    newest_checkpoint,
-    open_run,
-    prepare_if_missing,
-)
+from nmt.training.begin import Run, Training, begin_training, open_run
 from nmt.training.distributed import StopRequest, process_group
-from nmt.training.fast_paths import with_compile_decided
 from nmt.training.finish import finish
 from nmt.training.health import rate_warning
 from nmt.training.loop import end_of, train_steps
@@ -28,7 +20,7 @@ from nmt.training.saving import CheckpointWriter
 
 
 def train(config: Config, note: Note) -> Path:
-    """Trains or resumes the run of a configuration; prepares the data first if it is missing.
+    """Trains or resumes the run of a configuration, on its prepared data (see `prepare`).
 
     Args:
         note: Called with each user-facing message.
@@ -37,16 +29,14 @@ def train(config: Config, note: Note) -> Path:
         The finished model's directory.
 
     Raises:
-        InputError: the input is wrong or the run is locked. Subclasses mean that there is no valid
-            checkpoint, training diverged, storage failed, or a rank was lost. One rank raises the
-            error, and all other ranks raise ReportedElsewhereError.
+        InputError: the input is wrong, the data has not been prepared or the run is locked.
+            Subclasses mean that there is no valid checkpoint, training diverged, storage failed, or
+            a rank was lost. One rank raises the error, and all other ranks raise
+            ReportedElsewhereError.
         Stopped: a signal asked to stop; the run was saved.
     """
     keep_freed_memory()
     directory = RunDirectory(Path(config.training.run_directory))
-    config = with_compile_decided(config, directory)
-    prepare_if_missing(config, note)
-    be_deterministic(config.training.deterministic)
     with ExitStack() as stack:
         # outermost: torchrun may signal a rank that has not yet reported which rank was lost
         stop = stack.enter_context(StopRequest().listening())
@@ -56,11 +46,12 @@ def train(config: Config, note: Note) -> Path:
             directory.remove_leftovers()
         else:
             note = lambda text: None  # noqa: E731
-        run = open_run(config, ranks, note)
-        start = newest_checkpoint(run, note)
+        run = open_run(config, directory, ranks, note)
+        start = checkpoints.newest(run.identity, note)
+        ranks.refuse_different(start.step if start else 0, f"checkpoints in {directory}")
         if not (start and _is_finished(run, start, note)):
             if ranks.is_main:
-                directory.record(config)
+                directory.record(run.config)
             _train(run, start, stop, note)
     return directory.model
 
@@ -71,18 +62,19 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
     Raises:
         InputError: the run has taken more steps than `training.max_steps`, but has not finished.
     """
-    step, max_steps = start.step, run.config.training.max_steps
-    end = end_of(run.config, start.state)
+    step, state, settings = start.step, start.state, run.config.training
+    end = end_of(settings, step, state.best, state.elapsed_s)
     if end and finished_step(run.identity) == step:
         note(
             f"Nothing to do: {run.directory} finished at step {step} because of training.{end}. "
             f"To continue, set training.{end} higher than in that run."
         )
         return True
-    if step > max_steps:
+    if step > settings.max_steps:
         raise InputError(
-            f"{run.directory} has taken {step} steps, but training.max_steps is {max_steps}. "
-            f"Set training.max_steps to {step} to end the run there, or higher to continue."
+            f"{run.directory} has taken {step} steps, but training.max_steps is "
+            f"{settings.max_steps}. Set training.max_steps to {step} to end the run there, or "
+            "higher to continue."
         )
     return False
 

@@ -457,9 +457,10 @@ def test_a_link_that_comes_too_late_is_replaced_and_not_followed(
     mine.parent.mkdir()
     mine.write_text("mine")
 
-    def link_meanwhile(*arguments: Any) -> None:
-        work(*arguments)
+    def link_meanwhile(*arguments: Any) -> dict[str, Any]:
+        made = work(*arguments)
         (tmp_path / "data" / "train").symlink_to(mine.parent)
+        return made
 
     monkeypatch.setattr(prepare, "run_stages", link_meanwhile)
     run(wanted)
@@ -475,9 +476,10 @@ def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(
     (tmp_path / "run").mkdir()
     work = prepare.run_stages
 
-    def begin_meanwhile(*arguments: Any) -> None:
-        work(*arguments)
+    def begin_meanwhile(*arguments: Any) -> dict[str, Any]:
+        made = work(*arguments)
         PreparedData.open(tmp_path / "data").mark_used(tmp_path / "run")
+        return made
 
     monkeypatch.setattr(prepare, "run_stages", begin_meanwhile)
     changed = placed(wanted, tmp_path / "data", max_length=30)

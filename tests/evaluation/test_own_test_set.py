@@ -11,6 +11,7 @@ import pytest
 from nmt import demo_language as demo
 from nmt.cli import main
 from nmt.config import validate
+from nmt.data.prepare import prepare
 from nmt.storage import manifest
 from nmt.training.train import train
 from tests.tiny import tiny_settings
@@ -29,7 +30,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = tiny_settings(directory)
     content["data"]["test"] = [{"jsonl": columns}]
     content["training"] |= {"max_steps": 2}
-    train(validate(content, {}, "tiny"), lambda line: None)
+    config = validate(content, {}, "tiny")
+    prepare(config, note=lambda line: None)
+    train(config, lambda line: None)
     (directory / "elsewhere").mkdir()
     (directory / "test.jsonl").unlink()
     shutil.rmtree(directory / "data")

@@ -23,9 +23,10 @@ from nmt.model.kernels import flex
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import read_state
 from nmt.training import compiling, fast_paths
+from nmt.training.begin import with_compile_decided
 from nmt.training.compiling import compile_layers
 from nmt.training.distributed import Ranks
-from nmt.training.fast_paths import Reference, possible_paths, set_path, with_compile_decided
+from nmt.training.fast_paths import Reference, possible_paths, set_path
 from nmt.training.loss import TransformerLoss
 from nmt.training.step import add_gradients
 from tests.conftest import make_settings

@@ -298,6 +298,11 @@ def test_r13_a_token_that_was_changed_on_disk_is_never_used(settings, tiny_data,
         run(settings(data__directory=str(tmp_path / "data"), training__max_steps=1))
 
 
+def test_data_that_were_never_prepared_name_the_way_out(settings, tmp_path: Path):
+    with pytest.raises(InputError, match=r"No prepared data in .*/none\. Run nmt prepare\.$"):
+        run(settings(data__directory=str(tmp_path / "none")))
+
+
 def test_changed_settings_are_refused_with_both_values(settings, straight: Path):
     changed = settings(
         training__run_directory=str(straight), training__micro_batches=2,
@@ -328,22 +333,22 @@ def test_what_decides_on_a_step_may_not_change_on_the_way(settings, straight: Pa
 
 
 def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
-    settings, straight: Path, tmp_path: Path
+    settings, straight: Path, tmp_path: Path, capsys
 ):
     other = [{"demo": {"pairs": 60, "seed": 9}}]
     changes = {"data__train": other, "training__initialize_from": str(straight)}
-    directory, said = run(
-        settings(
-            **changes,
-            data__directory=str(tmp_path / "other"),
-            training__max_steps=1,
-            training__warmup_steps=10**6,
-        )
+    config = settings(
+        **changes,
+        data__directory=str(tmp_path / "other"),
+        training__max_steps=1,
+        training__warmup_steps=10**6,
     )
-    assert f"Using {straight / 'model'}." in said
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    assert main(["train", str(tmp_path / "config.yaml")]) == 0  # prepares the data first
+    assert f"Using {straight / 'model'}." in capsys.readouterr().err.splitlines()
     used = (tmp_path / "other/tokenizer.model").read_bytes()
     assert used == (straight / "tokenizer.model").read_bytes()
-    tuned = load_file(directory / "model/model.safetensors")
+    tuned = load_file(tmp_path / "run/model/model.safetensors")
     for name, tensor in load_file(straight / "model/model.safetensors").items():
         torch.testing.assert_close(tuned[name], tensor, atol=1e-4, rtol=0)
 
@@ -439,8 +444,10 @@ def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tm
     corpus = {"text": {"source": str(tmp_path / "long"), "target": str(tmp_path / "long")}}
     changes = {"model__positions": "learned", "training__validate_every": 1,
                "data__validation": [corpus], "data__directory": str(tmp_path / "d")}  # fmt: skip
+    config = settings(**changes)
+    prepare(config, note=lambda line: None)
     with pytest.raises(InputError, match=r"Every pair of data.validation has more than 60 tokens"):
-        run(settings(**changes))
+        run(config)
 
 
 def test_pairs_as_long_as_the_learned_positions_are_validated(settings):

@@ -5,16 +5,19 @@ Input: the shards of token ids, the tokenizer and the corpora of `data.test`. Ou
 once it has a manifest.
 """
 
-import os
 import shutil
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from nmt.data import kept_test_set, shards
-from nmt.data.stages.counts import facts_of, nothing_left, report_counts, total_counts
-from nmt.data.stages.encode import in_targets
+from nmt.data.stages.counts import (
+    facts_of,
+    nothing_left,
+    report_counts,
+    target_symbols,
+    total_counts,
+)
 from nmt.data.stages.job import Job, Shards, Splits, short_hash
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import Note
@@ -29,12 +32,15 @@ def assemble(
     tokenizer: Tokenizer,
     warnings: Sequence[str],
     note: Note,
-) -> None:
+) -> dict[str, Any]:
     """Collects the tokenizer, the manifest and the token shards (under their final names).
 
     Args:
         text: the shards of cleaned text, whose counts are written to the manifest.
         warnings: the result of `inspect_corpora`, for the manifest.
+
+    Returns:
+        The manifest.
 
     Raises:
         InputError: no training pair is left.
@@ -46,30 +52,25 @@ def assemble(
         raise nothing_left([*text["train"], *tokens["train"]])
     atomic.write_file(job.final / TOKENIZER, tokenizer.model)
     if job.data.shortlist:
-        _link(job.shortlist, job.final / SHORTLIST)
+        atomic.link(job.shortlist, job.final / SHORTLIST)
     kept_test_set.write(job.final / TEST_SET, job.data)
     files = manifest.sizes_and_hashes(job.final)
     names = [entry["file"] for listed in entries.values() for entry in listed]
     made = [*chain.from_iterable(text.values()), *chain.from_iterable(tokens.values())]
     counts = [total_counts(each for each in made if each.entry == entry) for entry in job.entries]
+    symbols = target_symbols(tokenizer.symbols, tokens["train"])
     facts = {
         "data_sha256": manifest.value_hash([[name, files[name]["sha256"]] for name in names]),
         "tokenizer_sha256": tokenizer.sha256,
         "shards": entries,
         "corpora": [facts_of(*both) for both in zip(job.entries, counts, strict=True)],
         "origin_sha256": job.origin_sha256,
-        "target_symbols": _target_symbols(tokenizer, tokens["train"]),
+        "target_symbols": symbols,
         "warnings": list(warnings),
         **job.origin,
     }
-    manifest.write(job.final, "data", facts, files)
     report_counts(job, counts, note)
-
-
-def _target_symbols(tokenizer: Tokenizer, training: Shards) -> list[str]:
-    """Returns the symbols in training targets; a model never generates the other symbols."""
-    counts = total_counts(training)
-    return [symbol for symbol in tokenizer.symbols if counts[in_targets(symbol)]]
+    return manifest.write(job.final, "data", facts, files)
 
 
 def _collect(job: Job, split: str, tokens: Shards) -> list[dict[str, Any]]:
@@ -80,19 +81,10 @@ def _collect(job: Job, split: str, tokens: Shards) -> list[dict[str, Any]]:
     entries = []
     for name, shard in zip(names, found, strict=True):
         folder.mkdir(parents=True, exist_ok=True)
-        _link(shard.path, folder / name)
+        atomic.link(shard.path, folder / name)
         sizes = {key: shard.counts[key] for key in ("pairs", "source_tokens", "target_tokens")}
         weight = shard.entry.corpus.weight
         entries.append({"file": f"{split}/{name}", **sizes, "weight": weight})
     if names:
         shards.write_split_description(folder, names, short_hash([job.tokens.name, split]))
     return entries
-
-
-def _link(path: Path, name: Path) -> None:
-    """Creates a hard link; copies the file if the file system has no hard links."""
-    try:
-        os.link(path, name)
-    except OSError:
-        with atomic.new_file(name) as aside:
-            shutil.copyfile(path, aside)

@@ -19,6 +19,17 @@ def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
     return total
 
 
+def in_targets(symbol: str) -> str:
+    """Returns the name of the count that is positive if a shard's targets contain a symbol."""
+    return f"{symbol} in targets"
+
+
+def target_symbols(symbols: Iterable[str], training: Shards) -> list[str]:
+    """Returns the symbols in training targets; a model never generates the other symbols."""
+    counts = total_counts(training)
+    return [symbol for symbol in symbols if counts[in_targets(symbol)]]
+
+
 def nothing_left(training: Shards) -> InputError:
     """Returns the error to raise if cleaning or encoding dropped every training pair."""
     counts = total_counts(training)

@@ -19,6 +19,7 @@ from tqdm import tqdm
 from nmt.data import cleaning, shards, workers
 from nmt.data.pair import Pair, TextPair, TokenPair
 from nmt.data.stages import clean
+from nmt.data.stages.counts import in_targets
 from nmt.data.stages.deduplicate import KeptText
 from nmt.data.stages.job import FinishedShard, Job, Shards, Splits, finish, is_finished
 from nmt.data.tokenizer import Tokenizer, with_eos
@@ -98,11 +99,6 @@ def encode_shard(
             counts[in_targets(symbol)] += i in used
         shards.write_shard(output, pairs)
     finish(output, counts)
-
-
-def in_targets(symbol: str) -> str:
-    """Returns the name of the count that is positive if a shard's targets contain a symbol."""
-    return f"{symbol} in targets"
 
 
 def _encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> Iterator[TokenPair]:

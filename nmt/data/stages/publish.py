@@ -8,7 +8,7 @@ are replaced, and no link is followed.
 import contextlib
 import os
 import re
-from pathlib import Path
+from collections.abc import Collection
 
 from nmt.data.prepared_data import PreparedData
 from nmt.data.stages.job import Job
@@ -37,29 +37,30 @@ def refuse_what_is_not_ours(job: Job) -> None:
     """
     for name in (*_PUBLISHED, WORK, USED_BY):
         atomic.refuse_link(job.directory / name)
-    for name, ours in _ENTRIES.items():
-        for path in entries(job.directory / name):
-            if not re.fullmatch(ours, path.name):
-                raise _not_ours(path)
+    others = [
+        path
+        for name, ours in _ENTRIES.items()
+        for path in entries(job.directory / name)
+        if not re.fullmatch(ours, path.name)
+    ]
     if manifest.is_foreign(job.directory):
-        raise _not_ours(job.directory / manifest.NAME)
+        others.append(job.directory / manifest.NAME)
     # in this order: `publish` in another process moves the manifest before it removes the work
-    if job.work.exists() or PreparedData.is_in(job.directory):
-        return
-    for name in _PUBLISHED:
-        if os.path.lexists(job.directory / name):
-            raise _not_ours(job.directory / name)
+    if not (job.work.exists() or PreparedData.is_in(job.directory)):
+        others += filter(os.path.lexists, (job.directory / name for name in _PUBLISHED))
+    if others:
+        raise InputError(
+            f"{others[0]} was not made by nmt prepare. Move it elsewhere, or choose another "
+            "data.directory."
+        )
 
 
-def _not_ours(path: Path) -> InputError:
-    return InputError(
-        f"{path} was not made by nmt prepare. Move it elsewhere, or choose another data.directory."
-    )
+def publish(job: Job, described: Collection[str]) -> None:
+    """Moves the files to their final paths, then removes `Job.work`; may be called again.
 
-
-def publish(job: Job) -> None:
-    """Moves the files to their final paths, then removes `Job.work`; may be called again."""
-    described = manifest.read(job.final, "data")["files"]
+    Args:
+        described: the names of the files in the manifest.
+    """
     (job.directory / manifest.NAME).unlink(missing_ok=True)
     for name in (*_PUBLISHED, manifest.NAME):
         new, old = job.final / name, job.directory / name
@@ -69,11 +70,6 @@ def publish(job: Job) -> None:
         if new.exists():
             new.replace(old)
     atomic.sync(job.directory)
-    atomic.remove(job.work)
-
-
-def discard_work(job: Job) -> None:
-    """Removes all files that the stages have made so far."""
     atomic.remove(job.work)
 
 

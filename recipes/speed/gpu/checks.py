@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nmt.config import Config, load
 from nmt.data import layout
+from nmt.data.prepare import prepare
 from nmt.decoding.beam_search import Hypothesis, StepInterface, search
 from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.model.attention import Visibility, attention
@@ -174,6 +175,7 @@ def bf16_run(bench: Bench) -> Iterator[Result]:
     """Trains a small bf16 model without and with an interruption, and translates with it."""
     last = 4 if bench.small else 40
     with tempfile.TemporaryDirectory() as folder:
+        prepare(_small_run(Path(folder), "straight", last, last), note=lambda line: None)
         for run, stops in (("straight", [last]), ("resumed", [last // 2, last])):
             for steps in stops:
                 train(_small_run(Path(folder), run, steps, last), note=lambda line: None)
