@@ -87,15 +87,17 @@ def settings(tiny_data: Path, tmp_path: Path) -> Settings:
 # workers end at about the same time only if the last files are short. `pytest --durations=0` lists
 # the durations.
 _LONG = [
-    "test_ranks.py", "test_faults.py", "test_simulated_gpu.py", "test_documents.py", "test_cli.py",
-    "test_page.py", "test_fast_paths.py", "test_prepare_interrupted.py", "test_train.py",
+    "test_fast_paths.py", "test_ranks.py", "test_simulated_gpu.py", "test_faults.py",
+    "test_documents.py", "test_cli.py", "test_page.py", "test_prepare_interrupted.py",
+    "test_train.py",
     "test_gpu.py", "test_export.py", "test_speed.py", "test_compiling.py", "test_run_directory.py",
     "test_max_hours.py", "test_translator.py", "test_hostile_models.py",
     "test_validating_on_a_gpu.py", "test_prepare.py", "test_asynchronous.py",
     "test_serve_command.py", "test_report.py", "test_bleu.py", "test_wheel.py",
     "test_architecture.py", "test_health.py", "test_on_a_gpu.py", "test_table3.py",
     "test_checkpoint.py", "test_telling.py", "test_glossary.py", "test_paper_figures.py",
-    "test_scaling.py", "test_paper.py", "test_learning.py", "test_r25.py", "test_extras.py",
+    "test_scaling.py", "test_sentences.py", "test_learning.py", "test_symbols.py",
+    "test_extras.py",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ def tiny_settings(directory: Path) -> dict:
             "target_language": "de",
             "max_length": 60,
             "train": [{"demo": {"pairs": 200, "seed": 1}}],
-            "validation": [{"demo": {"pairs": 20, "seed": 1}}],
+            "validation": [{"demo": {"pairs": 6, "seed": 1}}],
             "test": [{"demo": {"pairs": 20, "seed": 1}}],
         },
         "tokenizer": {"vocabulary_size": 400},

@@ -1,13 +1,13 @@
 """The command as users run it: results, exit statuses, and one line per error."""
 
 import ast
+import ctypes
 import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +38,8 @@ def model(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SEVERAL = """\
-import sys
+import sys, tempfile
+tempfile._candidate_tempdir_list = lambda: ["/proc"]  # not writable, even for root
 from nmt.cli import main
 commands = [[]]
 for word in sys.argv[1:]:
@@ -47,11 +48,14 @@ print([int(main(words)) for words in commands], file=sys.stderr)
 """
 
 
-def in_turn(*commands: tuple[object, ...], before: Sequence[str] = (), **options):
-    """Runs commands in one new interpreter; the last line on stderr has their exit statuses."""
+def in_turn(*commands: tuple[object, ...], **options):
+    """Runs commands in one new interpreter that has no temporary directory.
+
+    The last line on stderr has their exit statuses.
+    """
     words = [str(word) for command in commands for word in (*command, "then")][:-1]
     return subprocess.run(
-        [*before, sys.executable, "-c", SEVERAL, *words],
+        [sys.executable, "-c", SEVERAL, *words],
         capture_output=True, timeout=PATIENCE_S, **options,
     )  # fmt: skip
 
@@ -133,7 +137,8 @@ NO_UTF8 = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0",
 def test_r20_the_locale_does_not_matter(model: Path, settings, tmp_path: Path, capsys):
     """Text, standard streams and file names are handled as bytes in any locale.
 
-    A file name that the locale cannot represent gives a one-line error.
+    A file name that the locale cannot represent gives a one-line error. No temporary directory is
+    needed.
     """
     path = tmp_path / "mödel"
     path.symlink_to(model)
@@ -359,25 +364,35 @@ def without_home() -> None:
 
 def test_r27_a_run_that_may_not_be_written(two_steps: Path, tmp_path: Path):
     """Training reports it in one line; translation needs no write permission."""
-    powerless: list[str] = []
-    if os.geteuid() == 0:  # root may write anywhere, unless it drops its privileges
-        powers = "-dac_override,-dac_read_search"
-        powerless = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"]
-        if not shutil.which("setpriv") or subprocess.run([*powerless, "true"]).returncode:
-            pytest.skip("root cannot give up its power here")
-    run = tmp_path / "run"
+    run, text = tmp_path / "run", tmp_path / "text"
+    text.write_text("a\n")
     paths = [run, *run.rglob("*")]
     for path in paths:
         path.chmod(path.stat().st_mode & ~0o222)
     try:
-        found = in_turn(("train", two_steps), ("translate", run), before=powerless, input=b"a\n")
+        trained, translated = (
+            children.nmt(*words, directory=tmp_path / words[0], fault=powerless)
+            for words in (("train", two_steps), ("translate", run, "--input", text))
+        )
+        assert (trained.wait(), translated.wait()) == (5, 0)
     finally:
         for path in paths:
             path.chmod(path.stat().st_mode | 0o200)
-    error, *_, statuses = found.stderr.splitlines()
-    assert statuses == b"[5, 0]" and found.stdout.count(b"\n") == 1
-    assert error.startswith(b"nmt: error: Permission denied: ")
-    assert found.stderr.count(b"error") == 1
+    [error] = [line for line in trained.said.splitlines() if "error" in line]
+    assert error.startswith("nmt: error: Permission denied: ")
+    assert translated.written.count("\n") == 1 and "error" not in translated.said
+
+
+def powerless() -> None:
+    """Drops root's permission to read and write any file: two of Linux's capabilities."""
+    if os.geteuid() != 0:
+        return
+    libc, version = ctypes.CDLL(None, use_errno=True), 0x20080522
+    header, sets = (ctypes.c_uint32 * 2)(version, 0), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, sets) == 0
+    for number in range(3):  # effective, permitted, inheritable
+        sets[number] &= ~0b110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    assert libc.capset(header, sets) == 0
 
 
 def test_configuration_mistakes(capsys, settings, tmp_path: Path):
@@ -487,19 +502,3 @@ def test_a_current_directory_that_was_removed_is_named(tmp_path: Path, monkeypat
     (tmp_path / "gone").rmdir()
     assert main(["translate", str(TRAINED / "run")]) == 2
     assert "The current directory no longer exists." in capsys.readouterr().err
-
-
-WITHOUT_TEMPORARY_DIRECTORY = """\
-import sys, tempfile
-tempfile._candidate_tempdir_list = lambda: ["/proc"]  # not writable, even for root
-from nmt.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_translating_needs_no_temporary_directory():
-    run = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TEMPORARY_DIRECTORY, "translate", TRAINED / "run"],
-        input="The man reads.\n", capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (run.returncode, run.stdout.count("\n")) == (0, 1), run.stderr

@@ -32,7 +32,7 @@ DEFAULTS = Decoding(beam=3, length_penalty=0.6, max_extra_length=4)
 def transformer(tmp_path_factory) -> Transformer:
     """A CPU model with random weights whose translations have different lengths."""
     content = tiny_settings(tmp_path_factory.mktemp("none"))
-    content["model"]["encoder_layers"] = 1
+    content["model"] |= {"encoder_layers": 1, "decoder_layers": 1}
     content["tokenizer"]["vocabulary_size"] = VOCABULARY
     model = new_transformer(validate(content, {}, "tiny"))
     model.initialize(3)

@@ -52,7 +52,8 @@ def test_all_shipped_configurations_are_named(capsys):
     names = {str(p.relative_to(CONFIGS).with_suffix("")) for p in CONFIGS.rglob("*.yaml")}
     assert {"demo", "table3/base", "table3/d_dropout_0.2"} <= names
     assert set(shipped()) == names
-    assert all(name in printed(capsys) for name in names)
+    listed = printed(capsys)
+    assert all(name in listed for name in names)
 
 
 @pytest.mark.parametrize("name", shipped())

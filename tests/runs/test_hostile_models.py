@@ -309,10 +309,10 @@ def test_r22_a_reader_beside_a_trainer_sees_the_old_or_the_new(
     notes: list[str] = []
     try:
         finds = 0
-        while finds < 60 or (steps[-1] <= 3 and thread.is_alive()):
+        while finds < 30 or (steps[-1] <= 3 and thread.is_alive()):
             find_model(run)
             finds += 1
-        for _ in range(12):
+        for _ in range(6):
             begun = steps[-1]
             found = load_model(run, device=CPU, note=notes.append)
             assert found.step >= begun - 1

@@ -556,8 +556,9 @@ def test_nothing_moves_that_is_pointed_at(visit, width):
         expect(page.locator(".large .says")).to_contain_text(f"“{piece}” gives")
         assert page.locator(".heat .queries .marked").all_inner_texts() == [piece]
         assert page.evaluate(places) == before
-    for word in page.locator(WORDS).all() + page.locator(".chip").all():
-        word.hover()
+    pointed_at = page.locator(WORDS).all() + page.locator(".chip").all()
+    for each in pointed_at if width == 720 else pointed_at[-8:]:
+        each.hover()
         expect(page.locator("#token-says")).not_to_have_text("Choose a token.")
         assert page.evaluate(places) == before
 
@@ -782,12 +783,11 @@ def test_it_fits_a_telephone(visit):
     assert box["x"] >= 0 and box["x"] + box["width"] <= 360
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_shut_out(visit, scheme):
-    """axe-core checks most of the accessibility guidelines for web pages."""
+def test_nobody_is_shut_out(visit):
+    """axe-core checks most accessibility guidelines for web pages."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = visit(color_scheme=scheme)
-    translate(page, ARTICLE)
+    page = visit()
+    translate(page, f"{READS}\n\n{SLEEPS}")
     show_search(page)
     for summary in page.locator("#tokens summary, .large summary").all():
         summary.click()
@@ -796,16 +796,20 @@ def test_nobody_is_shut_out(visit, scheme):
     page.locator("#step summary").click()
     page.locator("#target").get_by_role("button", name="Hund").first.click()
     page.wait_for_selector("[role=menuitemradio]")
-    paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert (int(re.findall(r"\d+", paper)[0]) < 60) == (scheme == "dark")
-    assert serious(axe, page) == []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert (int(re.findall(r"\d+", paper)[0]) < 60) == (scheme == "dark")
+        assert serious(axe, page) == []
     page.keyboard.press("Escape")
     page.route("**/api/translate", lambda route: route.abort())
     page.get_by_role("button", name="Play with this sentence").click()
     page.locator(".guess").first.click()
     page.fill("#source", SEES)
     expect(page.get_by_role("alert")).to_be_visible()
-    assert serious(axe, page) == []
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        assert serious(axe, page) == []
 
 
 def serious(axe, page) -> list[str]:

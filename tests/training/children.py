@@ -132,10 +132,17 @@ def _training(config: Config, directory: Path) -> list[str]:
 
 
 def train_on(
-    world_size: int, config: Config, directory: Path, faults: dict[int, Fault] | None = None
+    world_size: int,
+    config: Config,
+    directory: Path,
+    faults: dict[int, Fault] | None = None,
+    local_world_size: int = 8,
 ) -> list[Child]:
-    """Starts several ranks as torchrun does; `faults` maps ranks to faults."""
-    # like torchrun's agent, keeps the store until the tests end
+    """Starts several ranks as torchrun does; `faults` maps ranks to faults.
+
+    Each node has `local_world_size` ranks.
+    """
+    # as torchrun's agent does, for as long as the test runs
     store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     _STORES.append(store)
     common = {
@@ -148,7 +155,7 @@ def train_on(
             _training(config, folder),
             folder,
             (faults or {}).get(rank),
-            common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            common | {"RANK": str(rank), "LOCAL_RANK": str(rank % local_world_size)},
         )
         for rank, folder in enumerate(folders)
     ]

@@ -10,6 +10,9 @@ from nmt.training import distributed, loop, saving, step
 from nmt.training.run_log import read_log
 from nmt.training.train import train
 
+# two layers in one of the stacks, and validations that hardly search
+LITTLE = {"model__decoder_layers": 1, "decoding__beam": 1, "decoding__max_extra_length": 0}
+
 
 def run(config: Config) -> tuple[Path, list[str]]:
     """Trains a run; returns the run directory and the messages."""

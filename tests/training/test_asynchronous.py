@@ -62,7 +62,7 @@ def test_a_run_has_the_bits_and_the_log_of_one_that_waits(
     settings, tmp_path, monkeypatch, log_every
 ):
     changes = {"training__micro_batches": 2, "training__log_every": log_every,
-               "training__gradient_clip": 0.5, "decoding__max_extra_length": 0}  # fmt: skip
+               "training__gradient_clip": 0.5}  # fmt: skip
     ours, _ = run(settings(**changes))
     as_on_a_gpu(monkeypatch.setattr, is_one=False)
     theirs, _ = run(settings(**changes, training__run_directory=str(tmp_path / "waiting")))

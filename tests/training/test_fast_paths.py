@@ -42,6 +42,7 @@ SMALL = {
     "training__max_steps": 2, "training__checkpoint_every": 2, "training__validate_every": 2,
 }  # fmt: skip
 HEADS = {"model__d_k": 16, "model__d_v": 16}
+FAST = HEADS | {"training__precision": "bf16", "training__deterministic": False}
 
 
 @pytest.fixture
@@ -88,6 +89,21 @@ def plain(tiny_data: Path, tmp_path_factory) -> Path:
     return run(make_settings(tiny_data, tmp_path_factory.mktemp("plain"), **SMALL))[0]
 
 
+@pytest.fixture
+def chosen(settings, monkeypatch) -> Callable[..., tuple[str | None, list[str], TransformerLoss]]:
+    """Chooses the path of a small model's first step; returns it, the warnings, and the model."""
+    batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(CPU)
+    monkeypatch.setattr(fast_paths, "_first_slot", lambda *_: batch)
+
+    def choose(ranks: Ranks | None = None):
+        config, warnings = settings(**SMALL, training__compile=True), list[str]()
+        module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
+        run = SimpleNamespace(config=config, ranks=ranks or Ranks(0, 1, CPU))
+        return fast_paths.choose_path(module, run, 0, None, warnings.append), warnings, module
+
+    return choose
+
+
 def path_of(run: Path, step: int = 2) -> str | None:
     return read_state(run / "checkpoints" / f"step-{step:08d}" / "state.json").path
 
@@ -120,13 +136,6 @@ def test_blocks_that_no_query_sees_are_skipped():
         blocks = flex.with_blocks(Visibility(*sides, causal=causal)).blocks
         seen = [[[1, 0], [0, 1]], pair, [[0, 0], [0, 0]]]
         assert blocks.to_dense()[:, 0].tolist() == seen
-
-
-def test_flex_attention_passes_the_check(settings, backend, flex_on_cpu, capsys):
-    config = settings(**SMALL, **HEADS, training__compile=True, training__deterministic=False,
-                      training__precision="bf16")  # fmt: skip
-    directory, warnings = trained(config, capsys)
-    assert path_of(directory) == "flex" and not warnings
 
 
 def garbage(graph: Graph, _) -> Callable:
@@ -171,15 +180,21 @@ class ThirdMissing:
         (ThirdMissing(), "no C compiler"),
     ],
 )
-def test_a_run_whose_compiled_layers_fail_is_the_plain_run_to_the_bit(
-    settings, plain: Path, backend, broken, reason, capsys
-):
-    """There is one warning, and no compiled code is left in use."""
+def test_compiled_layers_that_fail_are_left_with_one_warning(chosen, backend, broken, reason):
     backend(broken)
+    path, [warning], module = chosen()
+    assert path == "eager" and not compiling.is_compiled(module.transformer)
+    assert "compiled layers (" in warning and "layers that are not compiled" in warning
+    assert re.search(reason, warning)
+
+
+def test_a_run_whose_compiled_layers_fail_is_the_plain_run_to_the_bit(
+    settings, plain: Path, backend, capsys
+):
+    """No compiled code is left."""
+    backend(garbage)
     directory, warnings = trained(settings(**SMALL, training__compile=True), capsys)
     assert len(warnings) == 1
-    assert "compiled layers (" in warnings[0] and "layers that are not compiled" in warnings[0]
-    assert re.search(reason, warnings[0])
     assert fingerprint(directory, 2) == fingerprint(plain, 2)
     assert losses(directory) == losses(plain)
     assert path_of(directory) == "eager" and path_of(plain) is None
@@ -199,8 +214,8 @@ def test_a_resumed_run_repeats_the_choice(settings, tmp_path: Path, backend, cap
     assert fingerprint(directory, 3) == fingerprint(plain, 3)
 
 
-def test_flex_attention_with_a_wrong_mask_is_left_for_compiled_layers(
-    settings, monkeypatch, backend, flex_on_cpu, capsys
+def test_flex_attention_passes_the_check_only_with_the_right_mask(
+    settings, monkeypatch, backend, flex_on_cpu
 ):
     """Attention between the sentences of a row changes no shape and hardly changes the loss."""
     with_blocks = flex.with_blocks
@@ -209,12 +224,15 @@ def test_flex_attention_with_a_wrong_mask_is_left_for_compiled_layers(
         query, key = (side.clamp(max=1) for side in visibility.segments)
         return with_blocks(Visibility((query, key), visibility.positions, causal=visibility.causal))
 
+    config = settings(**SMALL, **FAST)
+    module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
+    batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(CPU)
+    reference = Reference.of(module, batch, config)
+    set_path(module, "flex")
+    assert reference.problem(module, batch, config) is None
     monkeypatch.setattr("nmt.model.transformer.with_blocks", leaking)
-    config = settings(**SMALL, **HEADS, training__compile=True, training__deterministic=False,
-                      training__precision="bf16")  # fmt: skip
-    directory, warnings = trained(config, capsys)
-    assert len(warnings) == 1 and "FlexAttention (gradient of " in warnings[0]
-    assert path_of(directory) == "compiled"
+    set_path(module, "flex")
+    assert reference.problem(module, batch, config).startswith("gradient of ")
 
 
 def test_a_check_leaves_neither_gradients_nor_another_mode(settings, backend):
@@ -232,13 +250,12 @@ def test_a_check_leaves_neither_gradients_nor_another_mode(settings, backend):
 
 def test_auto_compiles_on_a_gpu_alone(settings):
     """FlexAttention is used for bf16, if results need not be deterministic."""
-    fast = {"training__precision": "bf16", "training__deterministic": False, **HEADS}
     rest = ["compiled", "eager", "plain"]
     for changes, on_gpu in [
-        (fast, ["flex", *rest]), (fast | {"training__deterministic": True}, rest),
-        (fast | {"training__precision": "fp32"}, rest), (fast | {"model__d_k": 12}, rest),
-        (fast | {"model__attention_dropout": 0.1}, rest),
-        (fast | {"training__compile": False}, rest[1:]),
+        (FAST, ["flex", *rest]), (FAST | {"training__deterministic": True}, rest),
+        (FAST | {"training__precision": "fp32"}, rest), (FAST | {"model__d_k": 12}, rest),
+        (FAST | {"model__attention_dropout": 0.1}, rest),
+        (FAST | {"training__compile": False}, rest[1:]),
     ]:  # fmt: skip
         config = settings(**changes)
         assert possible_paths(config, Ranks(0, 1, torch.device("cuda", 0))) == on_gpu
@@ -280,7 +297,7 @@ def test_memory_that_does_not_suffice_is_no_reason_to_go_on_without(settings, ba
         run(settings(**SMALL, training__compile=True))
 
 
-def test_all_ranks_leave_a_path_that_fails_on_one(settings, monkeypatch, backend):
+def test_all_ranks_leave_a_path_that_fails_on_one(chosen, backend):
     """Here the path fails on another rank, which this rank learns from the exchanged values."""
     exchanged = []
 
@@ -289,11 +306,6 @@ def test_all_ranks_leave_a_path_that_fails_on_one(settings, monkeypatch, backend
             exchanged.append(value)
             return int(len(exchanged) == 1)
 
-    config = settings(**SMALL, training__compile=True, training__precision="bf16")
-    module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
-    batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(CPU)
-    monkeypatch.setattr(fast_paths, "_first_slot", lambda *_: batch)
-    some_run, said = SimpleNamespace(config=config, ranks=OneOfTwo(0, 2, CPU)), []
-    assert fast_paths.choose_path(module, some_run, 0, None, said.append) == "eager"
-    assert exchanged == [False, False] and "compiled layers (on another rank)" in said[0]
-    assert not compiling.is_compiled(module.transformer)
+    path, [warning], module = chosen(OneOfTwo(0, 2, CPU))
+    assert path == "eager" and not compiling.is_compiled(module.transformer)
+    assert exchanged == [False, False] and "compiled layers (on another rank)" in warning

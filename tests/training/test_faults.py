@@ -23,12 +23,11 @@ from tests.training.children import (
     slow_steps,
     train,
 )
-from tests.training.runs import fingerprint, losses, run
+from tests.training.runs import LITTLE, fingerprint, losses, run
 
 LAST = 20
 LONG = {
     "training__max_steps": LAST, "training__checkpoint_every": 4, "training__validate_every": 10,
-    "decoding__beam": 1, "decoding__max_extra_length": 0,
 }  # fmt: skip
 
 
@@ -38,7 +37,7 @@ def undisturbed(tiny_data, tmp_path_factory) -> Path:
     from tests.conftest import make_settings
 
     folder = tmp_path_factory.mktemp("undisturbed")
-    config = make_settings(tiny_data, folder, **LONG)
+    config = make_settings(tiny_data, folder, **LITTLE, **LONG)
     assert train(config, folder / "child").wait() == 0
     return Path(config.training.run_directory)
 
@@ -190,7 +189,7 @@ def fall_asleep(sign: Path) -> None:
 
 
 def test_r13_damage_anywhere_in_a_run_is_found_or_harmless(settings, undisturbed, tmp_path):
-    flips(settings, undisturbed, tmp_path, number=6, seed=3)
+    flips(settings, undisturbed, tmp_path, number=4, seed=3)
 
 
 @pytest.mark.chaos

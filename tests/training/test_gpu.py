@@ -1,6 +1,7 @@
 """Checks on a GPU, skipped without one: `python -m pytest -n 0 -s tests/training/test_gpu.py`."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,20 +10,27 @@ import pytest
 import torch
 
 from tests import gpus
+from tests.conftest import make_settings
 from tests.training import children
 from tests.training.gpu_checks import CHECKS, Check, Place
 
 ROOT = Path(__file__).parents[2]
 
 
+def with_settings(data: Path, folder: Path, **changes) -> Path:
+    """Writes the settings of the checks."""
+    (folder / "config.yaml").write_text(make_settings(data, folder, **changes).to_yaml())
+    return folder
+
+
 @pytest.fixture(scope="module")
 def folder(tiny_data, tmp_path_factory) -> Path:
-    """A folder with `config.yaml`, the default settings of the checks."""
-    from tests.conftest import make_settings
-
-    found = tmp_path_factory.mktemp("checks")
-    (found / "config.yaml").write_text(make_settings(tiny_data, found).to_yaml())
-    return found
+    """Settings with which the checks take little time on a CPU, where they only test themselves."""
+    little = {
+        "model__encoder_layers": 1, "model__decoder_layers": 1, "decoding__beam": 1,
+        "decoding__max_extra_length": 0, "training__batch_tokens": 200,
+    }  # fmt: skip
+    return with_settings(tiny_data, tmp_path_factory.mktemp("checks"), **little)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -32,10 +40,10 @@ def test_checks_of_a_gpu_hold_on_a_cpu(folder, check: Check):
 
 @pytest.mark.skipif(not gpus.count(), reason="no GPU")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_on_a_gpu(folder, tmp_path, check: Check):
+def test_on_a_gpu(tiny_data, tmp_path, check: Check):
     if gpus.count() < CHECKS[check]:
         pytest.skip(f"needs {CHECKS[check]} GPUs")
-    (tmp_path / "config.yaml").write_bytes((folder / "config.yaml").read_bytes())
+    with_settings(tiny_data, tmp_path)
     command = [sys.executable, "-m", "tests.training.gpu_checks", check.__name__, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, env=gpus.environment(), capture_output=True, text=True)
     print(done.stdout)
@@ -70,11 +78,9 @@ def test_a_pytest_process_hides_its_gpus_and_knows_which(monkeypatch):
     """This also holds for a worker of pytest, which starts with hidden GPUs."""
     monkeypatch.delenv("NMT_TESTS_GPUS")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    script = (
-        "import os, runpy\n"
-        "for _ in range(2): runpy.run_path('tests/conftest.py')\n"
-        "print(repr(os.environ['CUDA_VISIBLE_DEVICES']), os.environ['NMT_TESTS_GPUS'])"
-    )
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "'' 2,3\n"
+    conftest = (ROOT / "tests" / "conftest.py").read_text()
+    before_imports, imports, _ = conftest.partition("\nfrom ")
+    assert imports and "torch" not in re.findall(r"^import (.+)$", before_imports, re.M)
+    for _ in range(2):
+        exec(before_imports, {})  # noqa: S102
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "" and os.environ["NMT_TESTS_GPUS"] == "2,3"

@@ -13,7 +13,7 @@ from nmt.training import loop, run_log
 from nmt.training.run_log import read_log
 from tests.conftest import make_settings
 from tests.training.children import Fault, all_of, gpu, train_on
-from tests.training.runs import as_on_a_gpu, fingerprint, run
+from tests.training.runs import LITTLE, as_on_a_gpu, fingerprint, run
 
 
 def clock_of_steps(hours_each: float) -> None:
@@ -48,15 +48,15 @@ def last_steps(directory: Path) -> tuple[int, int, str]:
     return newest, model, line["ended_by"]
 
 
-CHANGES = {"training__micro_batches": 2, "training__log_every": 100,
-           "decoding__beam": 1, "decoding__max_extra_length": 0}  # fmt: skip
+CHANGES = {"training__micro_batches": 2, "training__log_every": 100}
 
 
 @pytest.fixture(scope="module")
 def straight(tiny_data, tmp_path_factory) -> Path:
     """A run without `training.max_hours`."""
     torch.set_num_threads(1)
-    return run(make_settings(tiny_data, tmp_path_factory.mktemp("straight"), **CHANGES))[0]
+    folder = tmp_path_factory.mktemp("straight")
+    return run(make_settings(tiny_data, folder, **LITTLE, **CHANGES))[0]
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])

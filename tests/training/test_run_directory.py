@@ -18,7 +18,7 @@ from nmt.training import loop as training
 from nmt.training.run_log import read_log
 from nmt.training.train import train
 from tests.conftest import make_settings
-from tests.training.runs import fingerprint
+from tests.training.runs import LITTLE, fingerprint
 
 Deed = Callable[[Path], object]
 Train = Callable[..., tuple[int, list[str]]]
@@ -45,14 +45,14 @@ def trained(tmp_path: Path, monkeypatch, capsys) -> Train:
     return train
 
 
-SHORT = {"training__max_steps": 4, "training__validate_every": 100, "decoding__beam": 1,
-         "decoding__max_extra_length": 0}  # fmt: skip
+SHORT = {"training__max_steps": 4, "training__validate_every": 100}
 
 
 @pytest.fixture(scope="module")
 def once(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of four steps."""
-    return train(make_settings(tiny_data, tmp_path_factory.mktemp("once"), **SHORT), print).parent
+    """A run of four steps, finished."""
+    folder = tmp_path_factory.mktemp("once")
+    return train(make_settings(tiny_data, folder, **LITTLE, **SHORT), print).parent
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +32,7 @@ from nmt.training.run_log import read_log
 from nmt.training.validation import _losses
 from tests.conftest import make_settings
 from tests.model.paper import new_model
-from tests.training.runs import fingerprint, losses, run
-
-SEARCH = {"decoding__beam": 1, "decoding__max_extra_length": 0}
-
-
-@pytest.fixture
-def settings(settings):
-    """`settings` with short, greedy searches: these models have learned nothing to search for."""
-    return partial(settings, **SEARCH)
+from tests.training.runs import LITTLE, fingerprint, losses, run
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +40,7 @@ def straight(tiny_data, tmp_path_factory) -> Path:
     """An uninterrupted run: 12 steps with dropout and two slots, validated at 6 and 12."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("straight")
-    return run(make_settings(tiny_data, folder, **SEARCH, training__micro_batches=2))[0]
+    return run(make_settings(tiny_data, folder, **LITTLE, training__micro_batches=2))[0]
 
 
 def run_with_stops(config: Config, stops: list[int], monkeypatch) -> None:
