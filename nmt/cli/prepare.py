@@ -2,7 +2,7 @@
 
 import argparse
 
-from nmt.cli.flags import add_config, load_config, positive
+from nmt.cli.flags import add_config, load_config, placing_settings, positive
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
@@ -24,7 +24,8 @@ def _run(arguments: argparse.Namespace) -> None:
         from nmt.runs.model_directory import tokenizer_to_fine_tune
 
         tokenizer = tokenizer_to_fine_tune(config)
-    prepare(config, note=say, tokenizer=tokenizer, processes=arguments.processes)
+    with placing_settings(arguments):
+        prepare(config, note=say, tokenizer=tokenizer, processes=arguments.processes)
 
 
 COMMAND = Command(

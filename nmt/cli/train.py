@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from nmt.cli.flags import add_config, load_config
+from nmt.cli.flags import add_config, load_config, placing_settings
 from nmt.cli.parser import Command
 from nmt.cli.terminal import print_result, say
 from nmt.errors import InputError, ReportedElsewhereError, Stopped, one_line
@@ -19,7 +19,8 @@ def _run(arguments: argparse.Namespace) -> None:
     except InputError as error:  # all ranks read the configuration; one per machine reports it
         raise error if _is_first("LOCAL_RANK") else ReportedElsewhereError(error.status) from None
     try:
-        model = train(config, say)
+        with placing_settings(arguments):
+            model = train(config, say)
     except Stopped as stopped:  # all ranks know where the run was saved; one reports it
         raise stopped if _is_first("RANK") else ReportedElsewhereError(stopped.status) from None
     if _is_first("RANK"):
