@@ -101,6 +101,21 @@ class ArgumentError(InputError):
         return (one_line(re.sub(r"\{(\w*)\}", filled, self._text)),)
 
 
+class SettingError(InputError):
+    """A file that a setting names cannot be used.
+
+    Args:
+        key: the key of the setting, such as ("data", "train", 0).
+        problems: see InputError; the dotted key is put in front of each.
+    """
+
+    def __init__(self, key: tuple[str | int, ...], *problems: str):
+        first, *others = (f"{'.'.join(map(str, key))}: {problem}" for problem in problems)
+        super().__init__(first, *others)
+        self.key = key
+        self.args = (key, *problems)  # pickling calls the class with them
+
+
 class NoModelError(InputError):
     """A checkpoint or model is missing, incomplete, damaged, or otherwise unusable."""
 

@@ -92,6 +92,7 @@ def test_an_argument_is_named_as_it_was_given():
     [
         InputError("what, where", "more"),
         ArgumentError("{} {beam}", 3),
+        errors.SettingError(("data", "train", 0), "what", "more"),
         errors.StorageError("full"),
         errors.ReportedElsewhereError(Status.DIVERGED),
         errors.Stopped(15, "saved"),
@@ -110,6 +111,7 @@ def test_each_kind_of_error_has_its_status():
     assert statuses == {
         "InputError": Status.INPUT,
         "ArgumentError": Status.INPUT,
+        "SettingError": Status.INPUT,
         "LostRankError": Status.INPUT,
         "ReportedElsewhereError": Status.INPUT,  # instances have the other process's status
         "NoModelError": Status.NO_MODEL,

@@ -305,7 +305,8 @@ def test_out_of_memory(translator, monkeypatch):
         translator.transformer, "encode", lambda *_: torch.empty(1 << 60, dtype=torch.uint8)
     )
     with pytest.raises(
-        InputError, match=r"Out of memory on cpu for 1 sentence .*\d tokens .*beam 4"
+        InputError,
+        match=r"on cpu for 1 sentence .*\d tokens .*beam 4\. Lower batch_tokens or beam\.$",
     ):
         translator.n_best(["the man"])
 

@@ -1,13 +1,19 @@
 """Defines the flags that several commands share, and passes their values to the library."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.errors import InputError, SettingError
+
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.translator import SearchOptions
+
+_ORIGIN = "command line"  # of overrides, in messages
 
 
 def add_model(
@@ -34,7 +40,19 @@ def load_config(arguments: argparse.Namespace) -> "Config":
     """Loads the configuration that the arguments name; raises InputError if it is not valid."""
     from nmt.config import load
 
-    return load(arguments.config, arguments.overrides, origin="command line")
+    return load(arguments.config, arguments.overrides, origin=_ORIGIN)
+
+
+@contextmanager
+def placing_settings(arguments: argparse.Namespace) -> Iterator[None]:
+    """Adds the configuration's file and line to an error about a file that a setting names."""
+    try:
+        yield
+    except SettingError as error:
+        from nmt.config import place_of
+
+        place = place_of(error.key, arguments.config, arguments.overrides, _ORIGIN)
+        raise InputError(*(f"{place}: {problem}" for problem in error.problems)) from None
 
 
 def add_decoding(

@@ -2,7 +2,7 @@
 
 import argparse
 
-from nmt.cli.flags import add_config, load_config, positive
+from nmt.cli.flags import add_config, load_config, placing_settings, positive
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 from nmt.config import Config
@@ -17,7 +17,9 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    prepare_data(load_config(arguments), arguments.processes)
+    config = load_config(arguments)
+    with placing_settings(arguments):
+        prepare_data(config, arguments.processes)
 
 
 def prepare_data(config: Config, processes: int | None = None) -> None:

@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from nmt.cli.flags import add_config, load_config
+from nmt.cli.flags import add_config, load_config, placing_settings
 from nmt.cli.parser import Command
 from nmt.cli.prepare import prepare_data
 from nmt.cli.terminal import print_result, say
@@ -21,10 +21,11 @@ def _run(arguments: argparse.Namespace) -> None:
         config = load_config(arguments)
     except InputError as error:  # all ranks read the configuration; one per machine reports it
         raise error if _is_first("LOCAL_RANK") else ReportedElsewhereError(error.status) from None
-    if is_alone and not PreparedData.is_in(Path(config.data.directory)):
-        prepare_data(config)
     try:
-        model = train(config, say)
+        with placing_settings(arguments):
+            if is_alone and not PreparedData.is_in(Path(config.data.directory)):
+                prepare_data(config)
+            model = train(config, say)
     except Stopped as stopped:  # all ranks know where the run was saved; one reports it
         raise stopped if _is_first("RANK") else ReportedElsewhereError(stopped.status) from None
     if _is_first("RANK"):

@@ -1,7 +1,7 @@
 """Defines all settings, and loads them from files and overrides."""
 
 from nmt.config.comparing import differences, flatten
-from nmt.config.loading import load, load_resolved, read_merged, validate
+from nmt.config.loading import load, load_resolved, place_of, read_merged, validate
 from nmt.config.problems import allowed
 from nmt.config.settings import (
     CORPUS_KINDS,
@@ -50,6 +50,7 @@ __all__ = [
     "inline",
     "load",
     "load_resolved",
+    "place_of",
     "read_merged",
     "validate",
 ]

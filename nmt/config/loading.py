@@ -60,6 +60,18 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
     return config
 
 
+def place_of(key: KeyPath, path: Path, overrides: Sequence[str] = (), origin: str = "") -> str:
+    """Returns the file and line in which a setting was set, or `origin` if an override set it.
+
+    Args:
+        path, overrides, origin: the arguments with which `load` succeeded.
+    """
+    content, origins = _read_with_base(path, seen=())
+    for override in overrides:
+        _apply(override, content, origins, origin)
+    return next((origins[key[:n]] for n in range(len(key), 0, -1) if key[:n] in origins), str(path))
+
+
 def read_merged(path: Path) -> dict[str, Any]:
     """Returns the merged settings of a file and its `base:`, unchecked; raises InputError."""
     return _read_with_base(path, seen=())[0]
@@ -152,6 +164,10 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
         return content, origins
     if not isinstance(base, str):
         raise InputError(f"{origins[('base',)]}: base must be a file name.")
+    if not (path.parent / base).exists():
+        raise InputError(
+            f"{origins[('base',)]}: base {path.parent / base} does not exist. Check the path."
+        )
     below, below_origins = _read_with_base(path.parent / base, (*seen, resolved))
     return _merged(below, content), below_origins | origins
 

@@ -23,7 +23,7 @@ from nmt.data.stages.job import CorpusEntry, Job
 from nmt.data.stages.learn_table import learn_table
 from nmt.data.stages.publish import publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
-from nmt.errors import InputError, LastingError, Note
+from nmt.errors import InputError, LastingError, Note, SettingError, Status
 from nmt.storage import atomic, manifest
 
 
@@ -138,7 +138,7 @@ def _origin(
     config: Config, entries: Iterable[CorpusEntry], tokenizer: Path | None
 ) -> dict[str, Any]:
     """Returns the settings and the hashes of input files, which determine the prepared data."""
-    files = dict.fromkeys(file for entry in entries for file in input_files(entry.corpus))
+    files = dict.fromkeys(file for entry in entries for file in _input_files(entry))
     # Without modification times: a new checkout or copy of the same text is the same input.
     inputs = {
         str(file): {"size": file.stat().st_size, "sha256": manifest.file_hash(file)}
@@ -146,8 +146,20 @@ def _origin(
     }
     origin = {"recipe": jobs.RECIPE, "settings": settings_of(config), "inputs": inputs}
     if given := tokenizer or config.tokenizer.model:
+        if not Path(given).is_file():
+            raise SettingError(("tokenizer", "model"), f"{given} is not a file. Check the path.")
         origin["given_tokenizer"] = manifest.file_hash(Path(given))
     return origin
+
+
+def _input_files(entry: CorpusEntry) -> list[Path]:
+    """Calls `input_files`; names the setting if a file is missing."""
+    try:
+        return input_files(entry.corpus)
+    except InputError as error:
+        if error.status != Status.INPUT:  # for example, permission is missing
+            raise
+        raise SettingError(("data", entry.split, entry.number), *error.problems) from None
 
 
 def _is_prepared(job: Job, note: Note) -> bool:

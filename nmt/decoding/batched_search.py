@@ -96,7 +96,7 @@ class BatchedSearch:
         on_gpu = is_gpu(self.device)
         self.buffers = [DecodeBufferPool(each) for each in transformers] if on_gpu else []
         self.batches_at_once = _GPU_BATCHES if on_gpu else 1
-        self.out_of_memory = "Lower {batch_tokens} or {beam}, or decoding.beam if neither is given."
+        self.out_of_memory = "Lower {batch_tokens} or {beam}."
         self.max_tokens = min((t.max_length for t in transformers if t.max_length), default=None)
 
     def find(

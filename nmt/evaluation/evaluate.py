@@ -1,9 +1,13 @@
-"""`nmt evaluate`: scores translations of a test set, by a model or from a file."""
+"""`nmt evaluate`: scores translations of a test set, by a model or from a file.
+
+This module imports torch only for models in PyTorch, as `nmt.translator` does.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.data.languages import code_problem, is_translated
 from nmt.errors import ArgumentError, InputError, Note, count
@@ -23,12 +27,14 @@ from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
 from nmt.lines.files import check_output, opened_output
-from nmt.model.kernels.prepacking import Precision
 from nmt.runs.exported_model import KIND, is_exported, read_exported_config
-from nmt.runs.model_directory import FoundModel, find_model
+from nmt.runs.found_model import FoundModel
 from nmt.storage import manifest
 from nmt.storage.opening import read_lines
 from nmt.translator import SearchOptions, Translator
+
+if TYPE_CHECKING:
+    from nmt.model.kernels.prepacking import Precision
 
 _HOPELESS_BLEU = 2.0  # about the BLEU of shuffled lines
 
@@ -47,7 +53,7 @@ def evaluate(
     tokenize: str | None = None,
     output: str | Path | None = None,
     device: str | None = None,
-    precision: Precision | None = None,
+    precision: "Precision | None" = None,
     options: SearchOptions | None = None,
     note: Note = lambda message: None,
 ) -> Evaluation:
@@ -170,6 +176,8 @@ def _found(model: Path, note: Note) -> FoundModel:
     """Finds a model as `find_model` does, or a model exported to CTranslate2."""
     if is_exported(model):
         return FoundModel(model, manifest.read(model, KIND), read_exported_config(model))
+    from nmt.runs.model_directory import find_model  # imports torch
+
     return find_model(model, note)
 
 

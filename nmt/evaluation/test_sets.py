@@ -15,7 +15,7 @@ from nmt.data.corpora import describe, read_corpus, with_prefix
 from nmt.errors import ArgumentError, InputError, Note, StorageError, count
 from nmt.evaluation.bleu import language_of
 from nmt.runs.exported_model import is_exported
-from nmt.runs.model_directory import FoundModel
+from nmt.runs.found_model import FoundModel
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage.opening import read_lines
 

@@ -64,7 +64,7 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
     transformer, tokenizer = translator.transformer, translator.tokenizer
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     samples = samples_of(translator)
-    with tempfile.TemporaryDirectory() as exact:
+    with tempfile.TemporaryDirectory(dir=folder) as exact:
         write_ctranslate2(transformer, pieces, Path(exact), "float32")
         results = _translated(translator, samples, Path(exact), "float32")
         found = compare(samples, *results, "ctranslate2")

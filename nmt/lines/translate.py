@@ -22,9 +22,9 @@ from nmt.errors import ArgumentError, Note, count
 from nmt.lines.files import check_output, input_file, is_stream, opened_input, opened_output
 from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
 from nmt.lines.writer import LineNumbers, LineOptions, LineWriter, TranslatedWindow
-from nmt.runs.exported_model import is_exported
+from nmt.runs.exported_model import is_exported, read_exported_config
 from nmt.storage.opening import count_lines, read_lines, unpacked
-from nmt.translator import Translator
+from nmt.translator import SearchOptions, Translator
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -84,6 +84,7 @@ def run_translate(
     _check_together(options, input, output, prefix_file, alignment, shard)
     if is_exported(model):
         refuse_search(options.search)
+    _check_beam(Path(model), options.search)
     if alignment is not None:
         options = replace(options, search=replace(options.search, align=True))
     links_path = None if str(alignment) == "-" else alignment
@@ -99,7 +100,6 @@ def run_translate(
             model, device=device, precision=precision, ensemble=ensemble, shortlist=shortlist,
             note=note,
         )  # fmt: skip
-        translator.beam(options.search)  # raises before the first line is read
         name = "standard input" if input is None else str(input)
         if options.format in ("html", "xml"):
             is_pipe = input is None or is_stream(Path(input))
@@ -119,6 +119,19 @@ def run_translate(
                 translator, source, target, options=options, name=name, note=note,
                 prefix_file=prefix_file, links=links, lines=(begin, end), bar=bar,
             )  # fmt: skip
+
+
+def _check_beam(model: Path, search: SearchOptions) -> None:
+    """Raises ArgumentError if `n_best` exceeds the model's own beam, before the model is loaded."""
+    if search.n_best == 1 or search.beam is not None or search.samples:
+        return
+    if is_exported(model):
+        config = read_exported_config(model)
+    else:
+        from nmt.runs.model_directory import find_model  # imports torch
+
+        config = find_model(model).config
+    search.width(config.decoding.beam)
 
 
 def _bar(lines: int | None) -> "tqdm[Any]":

@@ -8,7 +8,7 @@ from nmt.benchmark.flops import flops_per_token_pair
 from nmt.config import Config
 from nmt.reporting.paper_models import besides, differences_from_paper
 from nmt.runs.model_directory import new_transformer
-from nmt.training.health import rate_warning
+from nmt.training.health import rate_warnings
 from nmt.training.schedule import learning_rate, peak_step
 
 LENGTH = 27  # tokens per sentence, for the FLOPs of attention: the mean of WMT14
@@ -36,7 +36,7 @@ def info(config: Config) -> dict[str, Any]:
             "peak": learning_rate(config, peak_step(config)),
             "peak_step": peak_step(config),
             "warmup_steps": settings.warmup_steps,
-            "warning": rate_warning(config),
+            "warnings": rate_warnings(config),
         },
         "paper": {"nearest": name, "differences": differing, "besides": besides(config)},
     }
@@ -57,8 +57,7 @@ def as_text(content: dict[str, Any]) -> str:
     ]
     if rate["peak_step"] < rate["warmup_steps"]:
         lines[-1] += f", the last step; the warm-up would end at step {rate['warmup_steps']:,}"
-    if rate["warning"]:
-        lines.append(f"  warning: {rate['warning']}")
+    lines += [f"  warning: {warning}" for warning in rate["warnings"]]
     if paper["differences"]:
         lines.append(f"differs from the paper's {paper['nearest']} model in")
     else:

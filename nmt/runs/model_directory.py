@@ -9,8 +9,9 @@ header of limited size, must agree with the configuration.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,11 +24,13 @@ from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, NoModelError, Note, of_system
 from nmt.model.transformer import Transformer
+from nmt.runs.found_model import FoundModel
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.tensor_files import read_tensors, shapes_of, write_tensors
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
 from nmt.storage.names import (
+    CHECKPOINTS,
     CONFIG,
     CTRANSLATE2_WEIGHTS,
     HUGGINGFACE_CONFIG,
@@ -38,8 +41,10 @@ from nmt.storage.names import (
     TOKENIZER,
     WEIGHTS,
 )
+from nmt.storage.opening import entries
 
 T = TypeVar("T")
+_NEAREST = 3  # paths that the message about a wrong path names
 
 
 @dataclass(frozen=True)
@@ -54,20 +59,6 @@ class LoadedModel:
     sha256: str  # of the files and facts that its translations depend on
     target_symbols: Sequence[str] = ()  # symbols that occurred in its training targets
     shortlist: Shortlist | None = None  # if the data has a shortlist
-
-
-@dataclass(frozen=True)
-class FoundModel:
-    """The directory of a model or checkpoint, with its manifest and configuration."""
-
-    directory: Path
-    manifest: dict[str, Any]
-    config: Config
-
-    @property
-    def step(self) -> int:
-        """Returns the number of optimizer steps."""
-        return int(self.manifest["step"])
 
 
 @dataclass(frozen=True)
@@ -136,17 +127,30 @@ def _first_sound(
     except OSError as error:  # for example, the name is too long
         raise of_system(error) from None
     if not is_directory:
-        raise InputError(f"There is no model directory {path}. Specify a model, checkpoint or run.")
+        raise InputError(f"There is no model directory {path}. {_specify_another(path)}")
     run = RunDirectory(path)
     refuse_exported(path)
     if (path / manifest.NAME).is_file():
         return _in_place(path, use)
     if not run.may_hold_models:
         raise NoModelError(
-            f"{path} is not a model, checkpoint or run: it has no {manifest.NAME}. Specify one of "
-            "these."
+            f"{path} is not a model, checkpoint or run: it has no {manifest.NAME}. "
+            f"{_specify_another(path)}"
         )
     return _newest_sound(run, note, use_in_run)
+
+
+def _specify_another(path: Path) -> str:
+    """Returns a remedy for a wrong path, which names some models, checkpoints or runs near it."""
+    folder = next((each for each in (path, *path.parents) if each.is_dir()), Path())
+    found: list[Path] = []
+    with suppress(OSError, InputError):
+        run = RunDirectory(folder.parent if folder.name == CHECKPOINTS else folder)
+        found = run.models() or [each for each in entries(folder) if (each / CONFIG).is_file()]
+    likeness = {each: SequenceMatcher(None, path.name, each.name).ratio() for each in found}
+    nearest = sorted(found, key=likeness.__getitem__, reverse=True)[:_NEAREST]
+    examples = f", such as {' or '.join(map(str, nearest))}" if nearest else ""
+    return f"Specify a model, checkpoint or run{examples}."
 
 
 def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:

@@ -50,7 +50,7 @@ class Guard:
             await send(message)
 
         try:
-            if refusal := self._refusal(scope["headers"]):
+            if refusal := self._refusal(scope["http_version"], scope["headers"]):
                 await refusal(scope, receive, sent)
             else:
                 await self.app(scope, receive, sent)
@@ -68,8 +68,11 @@ class Guard:
         path = getattr(scope.get("route"), "path", "other")
         self.metrics.count(path, status, time.perf_counter() - began)
 
-    def _refusal(self, headers: list[tuple[bytes, bytes]]) -> Response | None:
+    def _refusal(self, version: str, headers: list[tuple[bytes, bytes]]) -> Response | None:
         """Returns the response to a request that must be refused, or None for other requests."""
+        hosts = sum(name == b"host" for name, _ in headers)
+        if hosts > 1 or (hosts == 0 and version != "1.0"):  # RFC 9112, section 3.2
+            return json_response({"error": "Send exactly one Host header."}, 400)
         for name, value in headers:
             if name == b"host" and self.hosts and not self.hosts.serve(value):
                 message = "The server does not accept this Host. Its operator can allow it."

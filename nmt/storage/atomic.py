@@ -226,10 +226,13 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
         purpose: the command, such as "nmt train"; the error message of other processes names it.
 
     Raises:
-        InputError: another process holds the lock; the message names its command, pid and host.
+        InputError: another process holds the lock; the message names its command, pid and host. Or
+            the lock exists, but is not a regular file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a regular file, so it cannot be a lock. Remove it.")
     with ExitStack() as stack:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         stack.callback(os.close, descriptor)

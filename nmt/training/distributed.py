@@ -36,6 +36,7 @@ _ONE_REQUEST_S = 2.0
 # tensor, a finished rank hangs forever (torch 2.13).
 _kept: list[dist.ProcessGroup | None] = []
 _LOOK_AT_DEVICE_S = 0.0005
+_RESOLVE_S = 30.0  # time for the name of the main machine to become known
 
 
 class StopRequest:
@@ -188,12 +189,12 @@ def world_size() -> int:
     return size
 
 
-def _number(name: str, default: int, least: int = 0) -> int:
+def _number(name: str, default: int, least: int = 0, most: int = 2**31 - 1) -> int:
     """Reads an integer that torchrun or a scheduler set in the environment."""
     text = os.environ.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and least <= int(text) < 2**31):
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
         raise InputError(
-            f"The environment variable {name} must be a whole number from {least} to 2^31 - 1, not "
+            f"The environment variable {name} must be a whole number from {least} to {most:,}, not "
             f'"{text}". Start the processes with torchrun, or unset {name}.'
         )
     return int(text)
@@ -271,28 +272,34 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
 
 
 def _master() -> tuple[str, int]:
-    """Returns the main process's address and port; torch has already checked that they are set."""
-    return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
+    """Returns the main process's address and port, which must be set."""
+    return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0, most=65_535)
 
 
 def _await_master(timeout_s: int) -> None:
-    """Waits until the main process accepts connections; raises OSError after the timeout.
+    """Waits until the main process accepts connections.
 
-    torch would also wait, but it prints about forty lines of internal details if it fails to
-    connect.
+    The main process itself only waits until its name can be resolved. torch would also wait, but it
+    prints about forty lines of internal details if it fails to connect.
+
+    Raises:
+        OSError: the timeout has passed, or the name cannot be resolved for some time.
     """
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     is_host = os.environ.get("RANK") == "0" and not is_agents
-    if is_host or not {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+    if not {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return
-    deadline = time.monotonic() + timeout_s
+    began, master = time.monotonic(), _master()
     while True:
         try:
-            socket.create_connection(_master(), timeout=timeout_s).close()
+            socket.getaddrinfo(*master)
+            if not is_host:
+                socket.create_connection(master, timeout=timeout_s).close()
             return
         except OSError as error:
-            if time.monotonic() > deadline:
-                place = ":".join(map(str, _master()))
+            is_unknown = isinstance(error, socket.gaierror)
+            if time.monotonic() - began > min(timeout_s, _RESOLVE_S if is_unknown else timeout_s):
+                place = ":".join(map(str, master))
                 raise OSError(f"{place}: {error.strerror or error}") from None
         time.sleep(0.2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from nmt.runs.state import NAMES, Best
 from nmt.training.optimizers import highest_rate
 from nmt.training.schedule import learning_rate, peak_step
 
-if TYPE_CHECKING:  # `rate_warning` needs no pyarrow
+if TYPE_CHECKING:  # `rate_warnings` needs no pyarrow
     from nmt.data.shards import Shard
 
 IF_DIVERGED = (  # the remedy in messages
@@ -26,13 +26,27 @@ IF_DIVERGED = (  # the remedy in messages
 _PATIENCE_STEPS = 100
 
 
-def rate_warning(config: Config) -> str | None:
-    """Returns a warning if the learning rate will exceed `highest_rate`."""
+def rate_warnings(config: Config) -> list[str]:
+    """Returns warnings if the learning rate will exceed `highest_rate` or will never decrease."""
+    return [*_too_high(config), *_always_rising(config)]
+
+
+def _always_rising(config: Config) -> Iterator[str]:
+    settings = config.training
+    if settings.warmup_steps > settings.max_steps:
+        yield (
+            f"The learning rate will rise until the last step, because training.warmup_steps is "
+            f"{settings.warmup_steps}, but training.max_steps is {settings.max_steps}. Lower "
+            "training.warmup_steps or raise training.max_steps."
+        )
+
+
+def _too_high(config: Config) -> Iterator[str]:
     settings = config.training
     peak, highest = learning_rate(config, peak_step(config)), highest_rate(config)
     if highest is None or peak <= highest:
-        return None
-    return (
+        return
+    yield (
         f"The learning rate will rise to {peak:.1e}, but models with d_model "
         f"{config.model.d_model} learn little above {highest:.1e}. Raise training.warmup_steps "
         f"({settings.warmup_steps}) or lower training.learning_rate_factor "

@@ -13,7 +13,7 @@ from nmt.runs.run_directory import RunDirectory
 from nmt.training.begin import Run, Training, begin_training, open_run
 from nmt.training.distributed import StopRequest, process_group
 from nmt.training.finish import finish
-from nmt.training.health import rate_warning
+from nmt.training.health import rate_warnings
 from nmt.training.loop import end_of, train_steps
 from nmt.training.run_log import RunLog
 from nmt.training.saving import CheckpointWriter
@@ -85,7 +85,7 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
     with _log(training, step) as log:
         if start:
             log.note(f"Resumed from step {step}.")
-        if warning := rate_warning(run.config):
+        for warning in rate_warnings(run.config):
             log.note(f"nmt: warning: {warning}")
         size = run.ranks.world_size
         count = f"{size} processes on " if size > 1 else ""

@@ -1,6 +1,7 @@
 """Pictures and numbers that illustrate the paper, measured with this code.
 
     python recipes/paper_figures/paper_figures.py figures --model runs/demo
+    python recipes/paper_figures/paper_figures.py figures --only scaling
 
 docs/understanding.md explains the pictures. Without `--model`, pictures that need a trained model
 are omitted.
@@ -33,22 +34,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(argv)
     folder, model = given.folder, given.model
     keep_freed_memory()
-    pictures = [*of_formulas(), *(of_model(model) if model else ())]
-    for name, panels, draw in pictures:
+    pictures = {each[0]: each for each in [*of_formulas(), *(of_model(model) if model else ())]}
+    for name in given.only:
+        if name not in pictures:
+            raise InputError(
+                f"--only {name} is not among the pictures {', '.join(pictures)}. Choose one of "
+                f"them{'' if model else ', or add --model'}."
+            )
+    for name, panels, draw in map(pictures.__getitem__, given.only or pictures):
         path = folder / f"{name}.png"
         with figure(path, panels) as axes:
             lines = list(draw(*axes))
         print(path, *(f"    {line}" for line in lines), sep="\n", flush=True)
-    if not model:
+    if not model and not given.only:
         print("beyond, embeddings, alignment and example need a trained model. Run make demo, then "
               "add --model runs/demo.")  # fmt: skip
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parses the output directory and the optional model."""
+    """Parses the output directory, the optional model and the names of the pictures."""
     parser = argparse.ArgumentParser(description="Plots pictures that illustrate the paper.")
     parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
     parser.add_argument("--model", type=Path, help="run of configs/demo.yaml, such as runs/demo")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME",
+                        help="names of the pictures to plot (default: all)")  # fmt: skip
     return parser.parse_args(argv)
 
 

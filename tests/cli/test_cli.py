@@ -19,6 +19,7 @@ from nmt.data import workers
 from nmt.evaluation.attention_png import write_png
 from nmt.training import validation
 from nmt.training.train import train
+from nmt.translator import Translator
 from tests.fixtures.make import TRAINED
 from tests.patience import PATIENCE_S
 from tests.training import children
@@ -425,10 +426,14 @@ def test_corpus_mistakes(capsys, settings, tmp_path: Path, source, target, size,
     config = settings(
         data__directory=str(tmp_path / "data"), data__train=[text], tokenizer__vocabulary_size=size
     )
-    status, lines = refused(capsys, "prepare", saved(config, tmp_path))
+    path = saved(config, tmp_path)
+    status, lines = refused(capsys, "prepare", path)
     assert status == 2
     assert len(lines) == 1
     assert expected in lines[0]
+    if target is None:
+        number = 1 + path.read_text().splitlines().index("  - text:")
+        assert lines[0].startswith(f"nmt: error: {path}:{number}: data.train.0: {tmp_path}/de does")
     assert not (tmp_path / "data" / ("manifest.json" if target is not None else "")).exists()
 
 
@@ -468,6 +473,46 @@ def test_a_tokenizer_that_does_not_belong_to_the_data(capsys, settings, tiny_dat
     status, lines = refused(capsys, "train", saved(config, tmp_path))
     assert status == 3
     assert "tokenizer.model" in lines[0]
+
+
+def test_files_that_a_configuration_names_are_named_with_their_setting(
+    capsys, settings, tmp_path: Path
+):
+    path = saved(settings(data__directory=str(tmp_path / "data")), tmp_path)
+    given = "data.train=[{text: {source: none.en, target: none.de}}]"
+    for command in ("prepare", "train"):
+        _, [line] = refused(capsys, command, path, given)
+        assert line.startswith("nmt: error: command line: data.train.0: none.en does not exist.")
+    _, [line] = refused(capsys, "prepare", path, "tokenizer.model=none.model")
+    assert "command line: tokenizer.model: none.model is not a file." in line
+    (tmp_path / "above.yaml").write_text("\nbase: none.yaml\n")
+    _, [line] = refused(capsys, "prepare", tmp_path / "above.yaml")
+    assert f"{tmp_path}/above.yaml:2: base {tmp_path}/none.yaml does not exist." in line
+
+
+def test_a_wrong_path_to_a_model_names_those_near_it(capsys, model: Path, tmp_path: Path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "demo").symlink_to(model)
+    for wrong, near in (
+        ("runs/deom", "runs/demo"),
+        ("runs", "runs/demo"),
+        ("runs/demo/checkpoints/step-99", "runs/demo/checkpoints/step-00"),
+        ("runs/demo/checkpoint/step-00000001", "runs/demo/checkpoints/step-00"),
+        ("runs/demo/modle", "runs/demo/model"),
+    ):
+        _, [line] = refused(capsys, "translate", tmp_path / wrong)
+        assert f" Specify a model, checkpoint or run, such as {tmp_path}/" in line
+        assert f"{tmp_path / near}" in line.partition("Specify")[2]
+    _, [line] = refused(capsys, "translate", tmp_path / "none" / "x")
+    assert line.endswith("Specify a model, checkpoint or run.")
+
+
+def test_n_best_is_compared_with_the_models_beam_before_it_is_loaded(
+    capsys, model: Path, monkeypatch
+):
+    monkeypatch.setattr(Translator, "load", None)
+    _, [line] = refused(capsys, "translate", model, "--n-best", "9")
+    assert "--n-best 9 exceeds --beam " in line
 
 
 def test_output_mistakes(capsys, model: Path, tmp_path: Path):

@@ -19,7 +19,8 @@ from nmt.decoding.constraints import Without
 from nmt.decoding.options import SearchOptions
 from nmt.errors import InputError
 from nmt.evaluation.test_sets import own
-from nmt.runs.model_directory import FoundModel, new_transformer
+from nmt.runs.found_model import FoundModel
+from nmt.runs.model_directory import new_transformer
 from nmt.storage import manifest
 from nmt.training import validation
 from nmt.training.distributed import Ranks, StopRequest

@@ -16,11 +16,11 @@ import pytest
 from nmt.config import Config, validate
 from nmt.data import kept_test_set
 from nmt.errors import ArgumentError, InputError, Status
-from nmt.evaluation import evaluate as module
 from nmt.evaluation.bleu import bleu_interval, compare, score, ter
 from nmt.evaluation.evaluate import evaluate
 from nmt.evaluation.paper_bleu import CONVENTIONS, paper_bleu
-from nmt.runs.model_directory import FoundModel
+from nmt.runs import model_directory
+from nmt.runs.found_model import FoundModel
 from nmt.storage import manifest
 from nmt.translator import EMPTY, Translation, Translator
 
@@ -229,7 +229,7 @@ def model(tmp_path, monkeypatch) -> Config:
     kept_test_set.write(kept, config.data)
     manifest.write(kept, "test set", {"corpora": config.model_dump(mode="json")["data"]["test"]})
     found = FoundModel(Path("m"), {"data_sha256": ""}, config)
-    monkeypatch.setattr(module, "find_model", lambda path, note: found)
+    monkeypatch.setattr(model_directory, "find_model", lambda path, note: found)
     monkeypatch.setattr(Translator, "load", lambda *_, **__: LosesLastWord())
     return config
 
@@ -408,7 +408,7 @@ def test_sacrebleu_test_set_of_the_models_source_language(model, monkeypatch):
     languages = {"source_language": "hi", "target_language": "en"}
     swapped = model.model_copy(update={"data": model.data.model_copy(update=languages)})
     found = FoundModel(Path("m"), {}, swapped)
-    monkeypatch.setattr(module, "find_model", lambda path, note: found)
+    monkeypatch.setattr(model_directory, "find_model", lambda path, note: found)
     dataset, asked = DATASETS["wmt14/full"], []
     monkeypatch.setattr(dataset, "get_source_file", lambda pair: asked.append(pair) or "src")
     monkeypatch.setattr(dataset, "get_reference_files", lambda pair: ["ref"])

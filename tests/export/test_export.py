@@ -8,6 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,13 @@ def test_ctranslate2_gives_our_translations(changes, settings, tmp_path: Path, c
     assert "40 greedy translations equal nmt's" in capsys.readouterr().err
     found = {path.name for path in (tmp_path / "out").iterdir()}
     assert found >= {"model.bin", "config.json", "tokenizer.model", "translate.py"}
+
+
+def test_an_export_needs_no_temporary_directory(settings, tmp_path: Path, monkeypatch):
+    model = saved(settings(), tmp_path / "model")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    assert export(model, "ctranslate2", tmp_path / "out", "--quantization", "int8") == 0
+    assert not [path for path in (tmp_path / "out").iterdir() if path.is_dir()]
 
 
 @pytest.mark.parametrize("changes", [{}, PRE | LEARNED], ids=str)

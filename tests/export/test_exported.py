@@ -231,6 +231,16 @@ def test_it_is_loaded_and_served_without_torch(settings, tmp_path):
     assert done.stdout == f"{expected.text}\n" * 2
 
 
+def test_it_is_evaluated_without_torch(trained):
+    texts = [f"--source={TRAINED / 'test.en'}", f"--reference={TRAINED / 'test.de'}"]
+    script = "import sys; sys.modules['torch'] = None; from nmt.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "evaluate", trained[1], *texts],
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, "BLEU" in done.stdout) == (0, True), done.stderr
+
+
 def test_attention_and_links_are_the_models_own(both):
     """Covers every token, including EOS and prefixes, in texts of one part and of several parts."""
     ours, theirs = both

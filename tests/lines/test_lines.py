@@ -481,7 +481,7 @@ def test_links_are_written_beside_the_translations(run):
     assert (short, blank, end) == (b"0-0 1-1", b"", b"")
     assert long.split() == [b"%d-%d" % (n, n) for n in range(400_000)]
     Path("in").write_bytes(b"a b\n")
-    run(files={"alignment": "links"}, search=SearchOptions(n_best=3), numbered=True)
+    run(files={"alignment": "links"}, search=SearchOptions(n_best=3, beam=3), numbered=True)
     assert Path("links").read_bytes() == b"0-0 1-1\n" * 3
     with pytest.raises(InputError, match="alignment and output are the same file out"):
         run(files={"alignment": "./out"})
@@ -616,11 +616,12 @@ def test_the_outputs_of_all_shards_are_that_of_the_whole(run, n: int, end: str):
     Path("in").write_text(text)
     Path("in.gz").write_bytes(gzip.compress(text.encode()))
     Path("prefixes").write_text("".join(f"p{i}-\n" for i in range(201)))
-    run(numbered=True, search=SearchOptions(n_best=2), files={"prefix_file": "prefixes"})
+    search = SearchOptions(n_best=2, beam=2)
+    run(numbered=True, search=search, files={"prefix_file": "prefixes"})
     whole = Path("out").read_bytes()
     for source in ("in", "in.gz"):
         for i in range(1, n + 1):
-            run(source, f"out.{i}", numbered=True, search=SearchOptions(n_best=2),
+            run(source, f"out.{i}", numbered=True, search=search,
                 files={"prefix_file": "prefixes", "shard": (i, n)})  # fmt: skip
         assert b"".join(Path(f"out.{i}").read_bytes() for i in range(1, n + 1)) == whole
 

@@ -319,6 +319,14 @@ def test_every_picture_is_written(translator, monkeypatch, tmp_path, capsys):
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.iterdir())
 
 
+def test_only_the_chosen_pictures_are_written(tmp_path, capsys):
+    paper_figures.main([str(tmp_path), "--only", "masks", "learning_rate"])
+    assert {path.stem for path in tmp_path.iterdir()} == {"masks", "learning_rate"}
+    assert "make demo" not in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"--only example is not among .*table1. .*add --model"):
+        paper_figures.main([str(tmp_path), "--only", "example"])
+
+
 def test_a_model_of_other_text_is_refused(tmp_path):
     with pytest.raises(InputError, match="no demo test set"):
         paper_figures.main([str(tmp_path / "new"), "--model", str(TRAINED / "run")])

@@ -220,6 +220,22 @@ def test_r25_a_client_that_has_its_answer_and_sends_no_more_is_let_go(port: int,
             assert not client.recv(65536)  # blocks if it stays open
 
 
+@pytest.mark.parametrize(
+    ("request_line_and_hosts", "status"),
+    [
+        (b"GET /health HTTP/1.1\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nHost: a\r\n", 400),
+        (b"GET /health HTTP/1.0\r\n", 200),
+    ],
+)
+def test_r25_a_request_needs_one_host(port: int, request_line_and_hosts: bytes, status: int):
+    """RFC 9112, section 3.2; HTTP/1.0 has no Host header."""
+    with connected(port) as client:
+        client.sendall(request_line_and_hosts + b"Connection: close\r\n\r\n")
+        got, said = answer(client)
+    assert got == status and ("error" in said) == (status == 400)
+
+
 def test_r25_what_comes_after_a_body_is_no_header(port: int):
     chunks = b"%x\r\n%b\r\n0\r\nContent-Encoding: gzip\r\n\r\n" % (len(GOOD), GOOD)
     with connected(port) as client:

@@ -202,13 +202,17 @@ def test_the_time_left_is_at_the_pace_of_this_sitting(tmp_path: Path, clock, cap
 def test_a_rate_that_is_too_high_is_told_before_the_first_step(settings, capsys):
     """The limit is 0.08 / sqrt(32) = 0.0141; 10 steps of warm-up reach 2.5 / sqrt(320) = 0.14."""
     run(settings(training__max_steps=1, training__learning_rate_factor=2.5))  # ends at 0.0140
-    assert "warning" not in capsys.readouterr().err.split("validation")[0]
+    said = capsys.readouterr().err
+    assert "will rise to" not in said
+    longer = "training.warmup_steps is 10, but training.max_steps is 1. Lower training.warmup_steps"
+    assert longer in said and said.index(longer) < said.index("step 1/1")
     run(settings(training__max_steps=10, training__learning_rate_factor=2.5))
     said = capsys.readouterr().err
     assert (
         "\nnmt: warning: The learning rate will rise to 1.4e-01, but models with d_model 32" in said
     )
     assert said.index("will rise to") < said.index("step 2/10")
+    assert "until the last step" not in said  # the warm-up is as long as the run
 
 
 def test_a_huge_perplexity_is_printed_in_short(tmp_path, capsys):

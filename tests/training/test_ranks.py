@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from nmt.cli import main
 from nmt.errors import InputError
-from nmt.training import loop, peers
+from nmt.training import distributed, loop, peers
 from nmt.training import train as train_module
 from nmt.training.distributed import Ranks, process_group
 from nmt.training.run_log import read_log
@@ -149,6 +149,21 @@ def test_a_master_that_nobody_is_takes_one_line(monkeypatch, capfd):
             InputError, match=f"localhost:{port}: .*refused.*Check torchrun's addresses"
         ):
             process_group(1).__enter__()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_master_that_cannot_be_found_takes_one_line(monkeypatch, capfd, rank: str):
+    """torch would print a line for each attempt, for as long as `process_group_timeout_s`."""
+    monkeypatch.setattr(distributed, "_RESOLVE_S", 0.1)
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", rank), ("MASTER_ADDR", "nobody.invalid"),
+                        ("MASTER_PORT", "29500")):  # fmt: skip
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=r"nobody\.invalid:29500: .*Check torchrun"):
+        process_group(5).__enter__()
+    monkeypatch.setenv("MASTER_PORT", "99999")
+    with pytest.raises(InputError, match=r'MASTER_PORT must be .* 65,535, not "99999"'):
+        process_group(5).__enter__()
     assert capfd.readouterr().err == ""
 
 

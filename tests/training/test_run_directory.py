@@ -167,17 +167,19 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"), [("config.yaml", 2), ("tokenizer.model", 0), ("log.jsonl", 0)]
+    ("name", "wanted"), [("config.yaml", 2), ("tokenizer.model", 0), ("log.jsonl", 0), (".lock", 2)]
 )
 def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(
     settings, trained: Train, finished: Path, name: str, wanted: int
 ):
-    (finished / name).unlink()
+    (finished / name).unlink(missing_ok=True)
     os.mkfifo(finished / name)
     signal.alarm(60)  # ends this process if it blocks
     status, said = trained(settings(**SHORT | {"training__max_steps": 5}))
     signal.alarm(0)
     assert status == wanted, said
+    if wanted:
+        assert str(finished / name) in said[-1]
 
 
 def test_a_checkpoint_or_model_of_other_data_is_not_taken(settings, trained: Train, capsys):
