@@ -134,7 +134,8 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
     grid.style.setProperty("--rows", queries.length);
     grid.style.setProperty("--columns", keys.length);
     const wasOpen = [...large.querySelectorAll("details")].map((details) => details.open);
-    const rows = () => queries.map((query, q) => [query, ...Array.from(weights[q], percent)]);
+    const rows = () => queries.map((query, q) => [query,
+      ...Array.from(weights[q], (weight, k) => (isMasked && k > q ? "masked" : percent(weight)))]);
     const table = asTable(caption, ["token", ...keys], rows);
     const wide = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, grid);
     large.replaceChildren(line, wide, ...coinciding(maps.attention[view.kind][view.layer], view.layer), ...(isMasked ? [causal()] : []),

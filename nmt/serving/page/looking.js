@@ -18,7 +18,7 @@ export function looking(page) {
     const { source, target } = sentences[index];
     if (inspected.has(index)) return inspected.get(index);
     const key = JSON.stringify([source, target]);
-    const seen = cache.get(key) ?? await request.run((signal) => post("api/inspect", { text: source, target }, signal));
+    const seen = cache.get(key) ?? await request.run((signal) => post("api/inspect", { text: source, target, kind: "cross" }, signal));
     if (!seen || page.get().sentences !== sentences) return undefined;
     cache.delete(key);
     cache.set(key, seen);
