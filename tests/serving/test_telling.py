@@ -152,6 +152,12 @@ def first_by_alpha(translator: Translator, text: str, alpha: float) -> str:
     return max(score, key=lambda one: score[one])
 
 
+def has_close_words(token: dict) -> bool:
+    [best, second] = token["likeliest"][:2]
+    is_word = best["piece"][0] == second["piece"][0] == "▁"
+    return is_word and 0.2 < second["probability"] > best["probability"] - 0.1
+
+
 SHOWS = {
     "alpha": lambda t, text: first_by_alpha(t, text, 0) != first_by_alpha(t, text, 2),
     "beam": lambda t, text: (
@@ -164,9 +170,8 @@ SHOWS = {
     "order": lambda t, text: any(
         abs(a - b) >= 3 for a, b in t.translate(text, align=True).alignment
     ),
-    "ambiguous": lambda t, text: any(
-        0.3 < np.exp(token["log_probability"]) < 0.6
-        for token in inspect(t, text)["target"]["tokens"]
+    "ambiguous": lambda t, text: has_close_words(
+        min(inspect(t, text)["target"]["tokens"], key=lambda token: token["log_probability"])
     ),
 }  # fmt: skip
 
