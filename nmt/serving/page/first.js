@@ -19,8 +19,7 @@ export function firstSight(page, { type, show }) {
     type(example, [], 0);
     hint.textContent = EXERCISES[kind][1];
   };
-  find("#examples").replaceChildren(...about.examples.filter(({ kind }) => kind in EXERCISES).map(({ kind, text: example }) =>
-    button(EXERCISES[kind][0], () => exercise(kind, example))));
+  find("#examples").replaceChildren(...about.examples.map(({ kind, text: example }) => button(EXERCISES[kind][0], () => exercise(kind, example))));
   find("#examples").hidden = !about.examples.length;
   if (about.opening && !text && !find("#source").value) show(about.opening);
 }

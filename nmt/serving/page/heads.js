@@ -43,10 +43,10 @@ export function headsView(page, look) {
     }
   }
 
-  page.on((state, before) => {
+  page.on((state, changed, before) => {
     const seen = state.inspected.get(state.chosen);
     if (!seen) return;
-    if (seen !== before.inspected.get(before.chosen) || state.view !== before.view) draw();
+    if (seen !== before.inspected.get(before.chosen) || changed("view")) draw();
     const at = looked(state);
     const on = (side, index) => at?.sentence === state.chosen && at.side === side && at.begin <= index && index < at.end;
     view.mark((index) => on(QUERIES[state.view.kind], index),

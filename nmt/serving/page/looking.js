@@ -38,9 +38,7 @@ export function looking(page) {
     }
   }
 
-  page.on((state, before) => {
-    if (state.microscope && !before.microscope) choose(state.chosen);
-  });
+  page.on((state, changed) => { if (state.microscope && changed("microscope")) choose(state.chosen); });
 
   let wanted = null;
   /** Selects a unit of the text. `kind`: "pointed" while the pointer is on it, or "token". */

@@ -21,8 +21,7 @@ const translator = translating(page);
 sourcePane(page, look, translator.type);
 targetPane(page, look, alternatives(page, translator.choose));
 
-page.on((state, before) => {
-  const changed = (...keys) => keys.some((key) => state[key] !== before[key]);
+page.on((state, changed, before) => {
   if (changed("problem")) problem(state.problem);
   if (changed("sentences")) answered(state, before);
   if (changed("sentences", "chosen", "blind")) heading(state);

@@ -141,13 +141,12 @@ export function walkView(page) {
     move(by);
   });
   onceSeen(section, () => { seen = true; ask(); });
-  page.on((state, before) => {
-    if (state.token && state.token !== before.token && state.token.sentence === state.chosen) {
+  page.on((state, changed) => {
+    if (state.token && changed("token") && state.token.sentence === state.chosen) {
       const { side, begin } = state.token;
       const step = stepOn(side, state.walk.step);
       if (side !== state.walk.side || begin !== state.walk.index) queueMicrotask(() => show(page, { step, side, index: begin }, page.get().view));
     }
-    const changed = ["inspected", "chosen", "walk", "view", "about"].some((each) => state[each] !== before[each]);
-    if (changed) ask();
+    if (changed("inspected", "chosen", "walk", "view", "about")) ask();
   });
 }
