@@ -14,7 +14,7 @@ from nmt.translator import Translator
 JSON = dict[str, Any]
 
 _LONGEST = 16  # maximum words of an example
-_MOVED = 3  # minimum distance, in words, between the positions of a word and its translation
+_MOVED = 3  # minimum distance of two words that change their order
 _LIKELY, _CLOSE = 0.3, 0.1  # minimum probability of an ambiguous token, maximum difference
 
 
@@ -29,10 +29,10 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
         at most one sentence of each `kind`, with its `text`. "alpha": length penalties of 0 and 2
         rank different finished hypotheses first. "beam": greedy search and a beam of 4 give
         different translations. "bytes": characters of the source are copied byte by byte. "order":
-        the positions of a word and its translation differ by at least 3. "ambiguous": the least
-        likely token of the translation begins a word and has a probability of at least 0.3, and
-        the probability of another word differs by at most 0.1. A kind without a suitable sentence
-        is missing.
+        two words change their order and are at least 3 words apart in the translation.
+        "ambiguous": the token with the lowest probability begins a word, its probability is at
+        least 0.3, and the probability of another word differs by at most 0.1. A kind without a
+        suitable sentence is missing.
     """
     sources = [text for text in dict.fromkeys(sources) if 3 <= len(text.split()) <= _LONGEST]
     found = translator.translate(sources, SearchOptions(align=True))
@@ -65,8 +65,9 @@ def first_sight(sources: Sequence[str]) -> str | None:
 
 
 def _is_reordered(_: str, best: Translation) -> bool:
-    places = dict(best.alignment or [])
-    return any(abs(target - source) >= _MOVED for source, target in places.items())
+    links = best.alignment or []
+    return any(first < second and there >= other + _MOVED
+               for first, there in links for second, other in links)  # fmt: skip
 
 
 def _is_ambiguous(translator: Translator, text: str, target: str) -> bool:

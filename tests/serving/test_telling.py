@@ -4,6 +4,7 @@ import gzip
 import json
 import shutil
 from http.client import HTTPConnection
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -168,7 +169,9 @@ SHOWS = {
         token["piece"].startswith("<0x") for token in inspect(t, text)["target"]["tokens"]
     ),
     "order": lambda t, text: any(
-        abs(a - b) >= 3 for a, b in t.translate(text, align=True).alignment
+        b - d >= 3
+        for (a, b), (c, d) in permutations(t.translate(text, align=True).alignment, 2)
+        if a < c
     ),
     "ambiguous": lambda t, text: has_close_words(
         min(inspect(t, text)["target"]["tokens"], key=lambda token: token["log_probability"])
