@@ -2,7 +2,7 @@
 
 import { newest, post } from "./api.js";
 import { attentionView, QUERIES } from "./attention.js";
-import { button, element, find } from "./dom.js";
+import { element, failure, find } from "./dom.js";
 import { looked } from "./store.js";
 import { shown } from "./text.js";
 
@@ -10,7 +10,7 @@ const pieces = (side) => side.tokens.map((token) => shown(token.piece));
 
 export function headsView(page, look) {
   const box = find("#attention");
-  const failed = element("p", { class: "blind" });
+  const failed = element("div");
   const request = newest();
   box.before(failed);
   const range = (q) => ({ sentence: page.get().chosen, side: QUERIES[page.get().view.kind], begin: q, end: q + 1 });
@@ -39,7 +39,7 @@ export function headsView(page, look) {
       Object.assign(seen.attention, found.attention);
       draw();
     } catch (error) {
-      failed.replaceChildren(error.message, " ", button("Try again", draw));
+      failed.replaceChildren(failure(error, draw));
     }
   }
 

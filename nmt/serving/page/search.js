@@ -1,7 +1,7 @@
 // The beam search for a translation, and the ranking of its hypotheses for other length penalties.
 
 import { newest, onceSeen, post } from "./api.js";
-import { asTable, button, decimal, element, find } from "./dom.js";
+import { asTable, button, decimal, element, failure, find } from "./dom.js";
 import { path, ranked, spelt } from "./ranking.js";
 import { drawTree, legend, STATES } from "./tree.js";
 
@@ -89,7 +89,7 @@ export function searchView(page) {
     } catch (error) {
       asked = "";
       box.classList.remove("pending");
-      box.replaceChildren(element("p", { class: "blind" }, error.message, " ", button("Try again", ask)));
+      box.replaceChildren(failure(error, ask));
     }
   }
 

@@ -126,7 +126,7 @@ function output({ piece, logit, log_probability: log, likeliest, smoothing, voca
     steps.push(step("smoothing", "Why the model is never quite sure", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens. Here the model gives its most likely token ${percent(best.probability)}.`,
       `(1 − ε) + ε / V = (1 − ${smoothing}) + ${smoothing} / ${vocabulary} = ${number(target)}`, "5.4",
       () => [bars([{ label: "taught", value: target, text: percent(target) }, { label: names[0], value: best.probability, text: percent(best.probability) }], 1)],
-      { heads: ["", "probability"], rows: () => [["taught", number(target)], [names[0], number(best.probability)]] }));
+      { heads: ["distribution", "probability"], rows: () => [["taught", number(target)], [names[0], number(best.probability)]] }));
   }
   return steps;
 }
