@@ -8,14 +8,14 @@ from nmt.decoding.beam_search import length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation
 from nmt.serving.doubt import doubts
-from nmt.serving.microscope import search_tree
+from nmt.serving.microscope import inspect, search_tree
 from nmt.translator import Translator
 
 JSON = dict[str, Any]
 
 _LONGEST = 16  # maximum words of an example
-_MOVED = 3  # minimum distance, in words, between the positions of a word and its translation
-_UNSURE = 0.3, 0.6  # range of the probability of an ambiguous token
+_MOVED = 3  # minimum distance of two words that change their order
+_LIKELY, _CLOSE = 0.3, 0.1  # minimum probability of an ambiguous token, maximum difference
 
 
 def examples(translator: Translator, sources: Sequence[str]) -> JSON:
@@ -29,8 +29,9 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
         at most one sentence of each `kind`, with its `text`. "alpha": length penalties of 0 and 2
         rank different finished hypotheses first. "beam": greedy search and a beam of 4 give
         different translations. "bytes": characters of the source are copied byte by byte. "order":
-        the positions of a word and its translation differ by at least 3. "ambiguous": the first
-        token of a word of the translation has a probability between 0.3 and 0.6. A kind without a
+        two words change their order and are at least 3 words apart in the translation.
+        "ambiguous": the token with the lowest probability begins a word, its probability is at
+        least 0.3, and the probability of another word differs by at most 0.1. A kind without a
         suitable sentence is missing.
     """
     sources = [text for text in dict.fromkeys(sources) if 3 <= len(text.split()) <= _LONGEST]
@@ -39,17 +40,17 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
              if not doubts(text, best)]  # fmt: skip
     kinds: dict[str, Callable[[str, Translation], bool]] = {
         "order": _is_reordered,
-        "ambiguous": _is_ambiguous,
+        "ambiguous": lambda text, best: _is_ambiguous(translator, text, best.text),
         "bytes": _is_copied_in_bytes,
         "beam": lambda text, best: _differs_by_beam(translator, text),
         "alpha": lambda text, best: _differs_by_alpha(translator, text),
     }
+    opening = first_sight([text for text, _ in sound])
     chosen: dict[str, str] = {}
     for kind, shows in kinds.items():
-        left = (each for each in sound if each[0] not in chosen.values())
+        left = (each for each in sound if each[0] not in (opening, *chosen.values()))
         if one := next((text for text, best in left if shows(text, best)), None):
             chosen[kind] = one
-    opening = first_sight([text for text, _ in sound])
     listed = [{"kind": kind, "text": text} for kind, text in chosen.items()]
     return {"opening": opening, "examples": listed}
 
@@ -64,15 +65,19 @@ def first_sight(sources: Sequence[str]) -> str | None:
 
 
 def _is_reordered(_: str, best: Translation) -> bool:
-    places = dict(best.alignment or [])
-    return any(abs(target - source) >= _MOVED for source, target in places.items())
+    links = best.alignment or []
+    return any(first < second and there >= other + _MOVED
+               for first, there in links for second, other in links)  # fmt: skip
 
 
-def _is_ambiguous(_: str, best: Translation) -> bool:
-    low, high = _UNSURE
-    probabilities = [math.exp(value) for value in best.token_log_probabilities]
-    begins = [piece.startswith("\u2581") for piece in best.pieces]
-    return any(low < p < high for p, is_word in zip(probabilities, begins, strict=True) if is_word)
+def _is_ambiguous(translator: Translator, text: str, target: str) -> bool:
+    tokens = inspect(translator, text, target, "cross")["target"]["tokens"]
+    one = min(tokens, key=lambda token: token["log_probability"])
+    other = next(each for each in one["likeliest"] if each["piece"] != one["piece"])
+    if not all(each["piece"].startswith("\u2581") for each in (one, other)):
+        return False
+    p = math.exp(one["log_probability"])
+    return p >= _LIKELY and abs(p - other["probability"]) <= _CLOSE
 
 
 def _is_copied_in_bytes(text: str, best: Translation) -> bool:

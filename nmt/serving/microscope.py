@@ -3,7 +3,7 @@
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -22,26 +22,30 @@ from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
 _MAX_WEIGHTS = 1_500_000  # 10 MB of JSON, or 100 tokens per side with the paper's base model
-_DIGITS = 4  # digits per weight
+_DIGITS = 3  # digits per weight; the page shows 0.1%
 _LIKELIEST = 5  # tokens shown beside the actual one
 
 JSON = dict[str, Any]
+AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
-def inspect(translator: Translator, text: str, target: str | None = None) -> JSON:
-    """Returns the tokens of a sentence and its translation, with all attention weights.
+def inspect(
+    translator: Translator, text: str, target: str | None = None, kind: AttentionKind | None = None
+) -> JSON:
+    """Returns the tokens of a sentence and its translation, with attention weights.
 
     Args:
         text: one sentence.
         target: its translation, tokenized as in training, or None for the model's own.
+        kind: the attention to return, or None for all three kinds.
 
     Returns:
         `source` and `target`: the normalized text and its tokens, with EOS. Each token has its id,
         its piece, its bytes in UTF-8, and the characters it adds to the text; if several tokens
         spell a character, the last one adds it. Each token of the target also has its
         log-probability and the `likeliest` tokens at its position. `read`: the decoder's input
-        pieces, which are the keys of its self-attention. `attention`: for `encoder`, `decoder` and
-        `cross`, weights as [layer][head][query][key], see
+        pieces, which are the keys of its self-attention. `attention`: for each kind, weights as
+        [layer][head][query][key], rounded to 3 digits after the decimal point, see
         `nmt.evaluation.attention_maps.AttentionMaps`.
 
     Raises:
@@ -58,12 +62,14 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
         target_side["tokens"], _likelihoods(translator, text, target), strict=True
     ):
         token |= more
-    kinds = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
+    kinds: Sequence[str] = get_args(AttentionKind) if kind is None else [kind]
     return {
         "source": source_side,
         "target": target_side,
         "read": maps.read_pieces,
-        "attention": {name: np.round(kind, _DIGITS).tolist() for name, kind in kinds.items()},
+        "attention": {
+            name: np.round(getattr(maps, name).astype(float), _DIGITS).tolist() for name in kinds
+        },
     }
 
 

@@ -29,6 +29,9 @@ class InspectQuestion(Question):
 
     text: str = Field(description="one sentence")
     target: str | None = Field(None, description="translation of the text (default: the model's)")
+    kind: Literal["encoder", "decoder", "cross"] | None = Field(
+        None, description="the attention to return (default: all three kinds)"
+    )
 
 
 class SearchQuestion(Question):

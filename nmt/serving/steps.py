@@ -196,9 +196,9 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
         `before` (D), the input of the residual connection; `output` (D), the output of the
         sub-layer; `sum` (D), the sum of both; `mean` and `deviation` of the vector that is
         normalized, which is `sum` in a post-norm layer and `before` in a pre-norm layer;
-        `normalized` (D); `after` (D), the input of the next sub-layer.
+        `normalized` (D).
     """
-    (x, _), after = seen[residual]
+    (x, _), _ = seen[residual]
     total = x + output
     given = (total if residual.is_post else x)[0, token].float()
     return {
@@ -208,7 +208,6 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
         "mean": round(given.mean().item(), _DIGITS),
         "deviation": round(given.std(correction=0).item(), _DIGITS),
         "normalized": _list(seen[residual.norm][1][0, token]),
-        "after": _list(after[0, token]),
     }
 
 

@@ -30,14 +30,16 @@ def translator(settings, tiny_data) -> Translator:
 def test_attention_is_that_of_the_attention_command(translator):
     seen = inspect(translator, SOURCE, TARGET)
     maps = attention_of(translator, SOURCE, TARGET)
+    cross = inspect(translator, SOURCE, TARGET, "cross")
+    assert cross == seen | {"attention": {"cross": seen["attention"]["cross"]}}
     assert [token["piece"] for token in seen["source"]["tokens"]] == maps.source_pieces
     assert [token["piece"] for token in seen["target"]["tokens"]] == maps.target_pieces
     assert seen["read"] == maps.read_pieces
     assert seen["attention"].keys() == {"encoder", "decoder", "cross"}
     for kind, weights in seen["attention"].items():
         rows = np.array(weights)  # (layers, heads, queries, keys)
-        np.testing.assert_allclose(rows, getattr(maps, kind), atol=6e-5)
-        np.testing.assert_allclose(rows.sum(-1), 1, atol=6e-5 * rows.shape[-1])
+        np.testing.assert_allclose(rows, getattr(maps, kind), atol=6e-4)
+        assert max(map(len, map(str, rows.flat))) <= len("0.123")
 
 
 def test_log_probabilities_are_those_of_the_score_command(translator):
@@ -173,6 +175,7 @@ def test_the_calls_answer_with_the_same_and_have_bounds(translator):
             ("inspect", {"text": " "}, "text is empty"),
             ("inspect", {"text": "man " * 100}, "more than 59 tokens"),
             ("inspect", {"text": "m" * 60_000}, "at most 20,000 characters"),
+            ("inspect", {"text": "man", "kind": "self"}, "kind"),
             ("search", {"text": "man", "beam": 99}, "beam must be at most 16"),
             ("search", {"text": "man", "prefix": "Mann " * 100}, "prefix has more than 59 tokens"),
             ("search", {"text": "man", "steps": 1}, "steps"),

@@ -4,6 +4,7 @@ import gzip
 import json
 import shutil
 from http.client import HTTPConnection
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,12 @@ def first_by_alpha(translator: Translator, text: str, alpha: float) -> str:
     return max(score, key=lambda one: score[one])
 
 
+def has_close_words(token: dict) -> bool:
+    [best, second] = token["likeliest"][:2]
+    is_word = best["piece"][0] == second["piece"][0] == "▁"
+    return is_word and 0.2 < second["probability"] > best["probability"] - 0.1
+
+
 SHOWS = {
     "alpha": lambda t, text: first_by_alpha(t, text, 0) != first_by_alpha(t, text, 2),
     "beam": lambda t, text: (
@@ -162,11 +169,12 @@ SHOWS = {
         token["piece"].startswith("<0x") for token in inspect(t, text)["target"]["tokens"]
     ),
     "order": lambda t, text: any(
-        abs(a - b) >= 3 for a, b in t.translate(text, align=True).alignment
+        b - d >= 3
+        for (a, b), (c, d) in permutations(t.translate(text, align=True).alignment, 2)
+        if a < c
     ),
-    "ambiguous": lambda t, text: any(
-        0.3 < np.exp(token["log_probability"]) < 0.6
-        for token in inspect(t, text)["target"]["tokens"]
+    "ambiguous": lambda t, text: has_close_words(
+        min(inspect(t, text)["target"]["tokens"], key=lambda token: token["log_probability"])
     ),
 }  # fmt: skip
 

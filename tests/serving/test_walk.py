@@ -46,9 +46,7 @@ class Walked(PaperTransformer):
             self.kept.setdefault(name, {}).update(before=x, output=output, sum=x + output)
             return output
 
-        after = super().sublayer(name, x, kept)
-        self.kept[name]["after"] = after
-        return after
+        return super().sublayer(name, x, kept)
 
     def linear(self, name, x):
         self.kept[f"into {name}"] = {"x": x}
@@ -98,7 +96,7 @@ def test_steps_are_those_of_the_papers_equations(translator, layer):
         assert found["self"]["joined"][place] == found["self"]["attended"]
         for kind in [*(f"{kind}_attention" for kind in kinds), "feed_forward"]:
             one, shown = paper.kept[f"{stack}.{layer}.{kind}"], found[kind.split("_attention")[0]]
-            for name in ("before", "output", "sum", "after"):
+            for name in ("before", "output", "sum"):
                 close(shown[name], one[name][TOKEN])
             given = one["sum" if paper.model.norm == "post" else "before"][TOKEN]
             norm = f"{stack}.{layer}.{kind}_residual.norm"

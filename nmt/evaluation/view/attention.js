@@ -134,7 +134,8 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
     grid.style.setProperty("--rows", queries.length);
     grid.style.setProperty("--columns", keys.length);
     const wasOpen = [...large.querySelectorAll("details")].map((details) => details.open);
-    const rows = () => queries.map((query, q) => [query, ...Array.from(weights[q], percent)]);
+    const rows = () => queries.map((query, q) => [query,
+      ...Array.from(weights[q], (weight, k) => (isMasked && k > q ? "masked" : percent(weight)))]);
     const table = asTable(caption, ["token", ...keys], rows);
     const wide = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, grid);
     large.replaceChildren(line, wide, ...coinciding(maps.attention[view.kind][view.layer], view.layer), ...(isMasked ? [causal()] : []),
@@ -179,7 +180,7 @@ function compared(layers, kind) {
     return [named({ layer, head }), ...places.map(([, place]) => percent(weightAt(weights, place))),
       near.by < Infinity ? `head ${near.head + 1}, differs by ${percent(near.by)}` : ""];
   }));
-  return asTable("Mean weight that each head gives to", ["", ...places.map(([name]) => name), "closest head of the layer"], rows, "Compare the heads");
+  return asTable("Mean weight that each head gives to", ["head", ...places.map(([name]) => name), "closest head of the layer"], rows, "Compare the heads");
 }
 
 /** Returns paragraphs that name heads of a layer with almost equal weights. */
@@ -222,7 +223,7 @@ function cellAt(canvas, weights, event) {
 
 /** Hatches the masked part of the picture, which differs from a weight of zero. */
 function triangle(size) {
-  const made = element("span", { class: "triangle hatched", "aria-hidden": "true" }, size < 5 ? "" : "masked: not generated yet");
+  const made = element("span", { class: "triangle hatched", "aria-hidden": "true" }, size < 5 ? "" : "masked");
   const at = (cells) => `${(100 * cells) / size}%`;
   const stairs = Array.from({ length: size }, (_, q) => `${at(q + 1)} ${at(q)}, ${at(q + 1)} ${at(q + 1)}`);
   made.style.clipPath = `polygon(${stairs.join(", ")}, 100% 0)`;

@@ -29,6 +29,9 @@ export const paper = (section) => `https://arxiv.org/html/1706.03762v7${section 
 export const button = (text, onclick, attributes = {}) =>
   element("button", { type: "button", onclick, ...attributes }, text);
 
+/** Returns the message of an error, with a button that tries again. */
+export const failure = ({ message }, again) => element("p", { class: "blind" }, message, " ", button("Try again", again));
+
 /** Moves a group's tab stop with the arrow keys. `items` are in reading order. */
 export function roving(items, event, { across = "ArrowRight", back = "ArrowLeft" } = {}) {
   const at = items.indexOf(event.target);
@@ -46,7 +49,7 @@ export function stop(items, one) {
 
 /** Returns a table of a picture's numbers, which is created when it is opened. `rows()` returns lists of cells. */
 export function asTable(caption, heads, rows, summary = "As a table") {
-  const box = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption });
+  const box = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `${caption}, as a table` });
   const details = element("details", { class: "as-table" }, element("summary", {}, summary), box);
   details.addEventListener("toggle", () => {
     if (!details.open) return;

@@ -87,13 +87,10 @@ export function alternatives(page, choose) {
     menu.scrollIntoView({ block: "nearest" });
   }
 
-  document.addEventListener("pointerdown", (event) => {
-    if (menu && !menu.contains(event.target) && event.target !== word) close();
-  });
-  document.addEventListener("focusin", (event) => {
-    if (menu && !menu.contains(event.target) && event.target !== word) close();
-  });
+  for (const kind of ["pointerdown", "focusin"]) {
+    document.addEventListener(kind, ({ target }) => { if (menu && !menu.contains(target) && target !== word) close(); });
+  }
   addEventListener("resize", () => menu && close());
-  page.on((state, before) => { if (state.sentences !== before.sentences || state.text !== before.text) close(); });
+  page.on((_, changed) => { if (changed("sentences", "text")) close(); });
   return open;
 }

@@ -35,7 +35,7 @@ function reason(answer) {
   return typeof said === "string" ? said : said?.message ?? "The server refused the request.";
 }
 
-export const get = (path, signal) => call(path, {}, signal);
+export const get = (path) => call(path, {});
 export const post = (path, body, signal) => call(path, {
   method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
 }, signal);

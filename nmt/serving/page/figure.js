@@ -109,8 +109,8 @@ export function figureView(page) {
     if (is && all && !box.contains(document.activeElement)) stop(all, one);
   }
 
-  page.on((state, before) => {
-    if (state.about && state.about !== before.about) draw(state.about.model);
-    if (state.about && (state.about !== before.about || state.walk !== before.walk || state.view !== before.view)) mark(state);
+  page.on((state, changed) => {
+    if (state.about && changed("about")) draw(state.about.model);
+    if (state.about && changed("about", "walk", "view")) mark(state);
   });
 }

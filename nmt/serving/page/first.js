@@ -6,8 +6,8 @@ const EXERCISES = {
   alpha: ["A different α, a different translation", "Under Beam search, move α to 0 and then to 2: a different translation comes first."],
   beam: ["A wider beam finds another", "Under Beam search, set the beam to 1 and then to 4: greedy search gives another translation."],
   bytes: ["A word spelled in bytes", "Under Tokens, look at the bytes: the vocabulary has no token for these characters, so the model copies them byte by byte."],
-  order: ["Another word order", "Under Attention, choose cross-attention: the large weights do not lie on the diagonal."],
-  ambiguous: ["An uncertain word", "Click the word with the thickest line under it: another word has almost the same probability."],
+  order: ["Another word order", "Under One token, step by step, click Cross-attention: the large weights under Attention do not lie on the diagonal."],
+  ambiguous: ["An uncertain word", "Under Tokens, find the written token with the thickest line, then click its word in the translation: another word is almost as likely."],
 };
 
 /** Shows the description of the model and its examples, and the opening sentence if there is no text yet. */
@@ -17,10 +17,9 @@ export function firstSight(page, { type, show }) {
   const hint = find("#exercise");
   const exercise = (kind, example) => {
     type(example, [], 0);
-    hint.textContent = EXERCISES[kind]?.[1] ?? "";
+    hint.textContent = EXERCISES[kind][1];
   };
-  find("#examples").replaceChildren(...about.examples.filter(({ kind }) => kind in EXERCISES).map(({ kind, text: example }) =>
-    button(EXERCISES[kind][0], () => exercise(kind, example))));
+  find("#examples").replaceChildren(...about.examples.map(({ kind, text: example }) => button(EXERCISES[kind][0], () => exercise(kind, example))));
   find("#examples").hidden = !about.examples.length;
   if (about.opening && !text && !find("#source").value) show(about.opening);
 }

@@ -76,8 +76,6 @@ export function guessView(page) {
 
   const written = () => game.tokens.slice(0, game.at).map((token) => token.text).join("");
 
-  page.on((state, before) => {
-    if (state.sentences !== before.sentences || state.chosen !== before.chosen) idle();
-  });
+  page.on((_, changed) => { if (changed("sentences", "chosen")) idle(); });
   idle();
 }

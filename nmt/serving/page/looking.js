@@ -18,7 +18,7 @@ export function looking(page) {
     const { source, target } = sentences[index];
     if (inspected.has(index)) return inspected.get(index);
     const key = JSON.stringify([source, target]);
-    const seen = cache.get(key) ?? await request.run((signal) => post("api/inspect", { text: source, target }, signal));
+    const seen = cache.get(key) ?? await request.run((signal) => post("api/inspect", { text: source, target, kind: "cross" }, signal));
     if (!seen || page.get().sentences !== sentences) return undefined;
     cache.delete(key);
     cache.set(key, seen);
@@ -38,9 +38,7 @@ export function looking(page) {
     }
   }
 
-  page.on((state, before) => {
-    if (state.microscope && !before.microscope) choose(state.chosen);
-  });
+  page.on((state, changed) => { if (state.microscope && changed("microscope")) choose(state.chosen); });
 
   let wanted = null;
   /** Selects a unit of the text. `kind`: "pointed" while the pointer is on it, or "token". */

@@ -21,10 +21,9 @@ const translator = translating(page);
 sourcePane(page, look, translator.type);
 targetPane(page, look, alternatives(page, translator.choose));
 
-page.on((state, before) => {
-  const changed = (...keys) => keys.some((key) => state[key] !== before[key]);
+page.on((state, changed, before) => {
   if (changed("problem")) problem(state.problem);
-  if (changed("sentences")) answered(state);
+  if (changed("sentences")) answered(state, before);
   if (changed("sentences", "chosen", "blind")) heading(state);
   if (changed("inspected", "chosen", "blind")) gate(state);
   if (changed("microscope")) inside(state);
@@ -80,10 +79,11 @@ function doubt({ sentences, stale }) {
   find("#doubts").replaceChildren(...lines);
 }
 
-function answered({ sentences, chosen }) {
+function answered({ sentences, chosen }, { stale: isRequested }) {
   inside(page.get());
   if (sentences.length) queueMicrotask(() => look.choose(Math.min(chosen, sentences.length - 1)));
-  settle();
+  if (isRequested) settle();
+  else for (const { target } of sentences) read.add(target); // the opening translation, which nobody requested
 }
 
 /** Writes the text, the choices and the open step to the address. */

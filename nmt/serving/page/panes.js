@@ -35,10 +35,7 @@ function shade(state, side, drawn, boxes) {
   boxes.forEach((box, index) => box.classList.toggle("chosen", boxes.length > 1 && index === here));
 }
 
-const redrawn = (state, before) => state.sentences !== before.sentences || state.stale !== before.stale
-  || state.text !== before.text;
-const reshaded = (state, before) => ["pointed", "token", "view", "inspected", "chosen"]
-  .some((key) => state[key] !== before[key]);
+const SHADES = ["pointed", "token", "view", "inspected", "chosen"]; // the fields of the state that change the tints
 
 export function sourcePane(page, look, type) {
   const area = find("#source");
@@ -82,9 +79,10 @@ export function sourcePane(page, look, type) {
     if (area.value !== state.text) area.value = state.text;
   }
 
-  page.on((state, before) => {
-    if (redrawn(state, before)) draw(state);
-    if (redrawn(state, before) || reshaded(state, before)) shade(state, "source", drawn, boxes);
+  page.on((state, changed) => {
+    const isNew = changed("sentences", "stale", "text");
+    if (isNew) draw(state);
+    if (isNew || changed(...SHADES)) shade(state, "source", drawn, boxes);
   });
 }
 
@@ -124,14 +122,12 @@ export function targetPane(page, look, open) {
     if (at >= 0) focused.focus({ preventScroll: true });
   }
 
-  page.on((state, before) => {
-    if (state.sentences !== before.sentences) draw(state);
-    if (state.sentences !== before.sentences || reshaded(state, before)) shade(state, "target", drawn, boxes);
+  page.on((state, changed) => {
+    if (changed("sentences")) draw(state);
+    if (changed("sentences", ...SHADES)) shade(state, "target", drawn, boxes);
     box.classList.toggle("stale", state.stale && state.sentences.length > 0);
     box.setAttribute("aria-busy", String(state.stale && !state.problem));
-    if (reshaded(state, before) || state.guessing !== before.guessing) {
-      find("#says").textContent = state.guessing ? "" : says(state);
-    }
+    if (changed("guessing", ...SHADES)) find("#says").textContent = state.guessing ? "" : says(state);
   });
 }
 

@@ -1,7 +1,7 @@
 // The beam search for a translation, and the ranking of its hypotheses for other length penalties.
 
 import { newest, onceSeen, post } from "./api.js";
-import { asTable, button, decimal, element, find } from "./dom.js";
+import { asTable, button, decimal, element, failure, find } from "./dom.js";
 import { path, ranked, spelt } from "./ranking.js";
 import { drawTree, legend, STATES } from "./tree.js";
 
@@ -13,9 +13,9 @@ export function searchView(page) {
   const request = newest();
   let seen = false; // whether the section has ever been visible
   let asked = "";
-  let beam = null;
   let tree = null;
-  let alpha = 0;
+  let beam = null; // null: the model's own
+  let alpha = null;
   let mark = () => {};
 
   const says = element("p", { class: "says" });
@@ -67,7 +67,7 @@ export function searchView(page) {
     table.open = false;
     mark = drawTree(forest, found, pick);
     box.replaceChildren(...all);
-    rank(beam === null || !alpha ? found.length_penalty : alpha);
+    rank(alpha ?? found.length_penalty);
   }
 
   async function ask() {
@@ -89,13 +89,13 @@ export function searchView(page) {
     } catch (error) {
       asked = "";
       box.classList.remove("pending");
-      box.replaceChildren(element("p", { class: "blind" }, error.message, " ", button("Try again", ask)));
+      box.replaceChildren(failure(error, ask));
     }
   }
 
   onceSeen(find("#search-section"), () => { seen = true; ask(); });
-  page.on((state, before) => {
-    if (state.sentences !== before.sentences || state.chosen !== before.chosen
-      || state.microscope !== before.microscope) ask();
+  page.on((state, changed, before) => {
+    if (state.sentences[state.chosen]?.source !== before.sentences[before.chosen]?.source) beam = alpha = null;
+    if (changed("sentences", "chosen", "microscope")) ask();
   });
 }

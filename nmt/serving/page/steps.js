@@ -58,7 +58,8 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
   const rows = (...columns) => () => keys.map((key, i) => [key, ...columns.map((column) => (one.allowed[i] || column !== one.weights ? number(column[i]) : "masked"))]);
   const chart = (values, text = number) => bars(keys.map((label, i) => ({ label, value: values[i], text: text(values[i]) })));
   const table = (name, values) => ({ heads: ["key", name], rows: rows(values) });
-  const mask = Object.keys(MASKS).find((why) => MASKS[why]({ kind, side, model }));
+  const why = side === "target" ? "a token must not attend to later tokens, which the model has to predict"
+    : "in this model a token can attend only to nearby tokens";
   return [
     step(`${kind}-query`, "The query", `Head ${head + 1} of layer ${layer + 1} computes a query of ${k} numbers from the token. It represents what the token looks for.`,
       "q = x · W_Q", "3.2.2", () => [strip("q", one.query)], vectors({ q: one.query })),
@@ -69,7 +70,7 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
       "score = q · k", "3.2.1", () => [chart(one.scores)], table("score", one.scores)),
     step(`${kind}-scaled`, "Divided by the root of d_k", `A score is a sum of ${k} products, so scores grow with d_k. The scores are divided by √${k} = ${decimal(root, 3)}; otherwise the scores could be so large that the gradient of the softmax would almost vanish.`,
       `q · Kᵀ / √d_k = q · Kᵀ / √${k}`, "3.2.1", () => [chart(one.scaled)], { heads: ["key", "score", "scaled"], rows: rows(one.scores, one.scaled) }),
-    step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are masked (hatched), because ${mask}. Their scores become −∞, so their weights are exactly 0.`
+    step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are masked (hatched), because ${why}. Their scores become −∞, so their weights are exactly 0.`
       : `No key is masked here: the token can attend to all ${keys.length} keys.`,
     "score = −∞ where attention is not allowed", "3.2.3", () => [bars(keys.map((label, i) => ({ label, value: one.scaled[i], text: one.allowed[i] ? number(one.scaled[i]) : "−∞", masked: !one.allowed[i] })))],
     { heads: ["key", "scaled", "allowed"], rows: () => keys.map((key, i) => [key, number(one.scaled[i]), one.allowed[i] ? "yes" : "no"]) }),
@@ -85,12 +86,6 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
         strip("output", one.output)], vectors({ "heads joined": one.joined, output: one.output })),
   ];
 }
-
-// The reasons for masking keys, and where they apply.
-const MASKS = {
-  "a token must not attend to later tokens, which the model has to predict": ({ kind, side }) => kind === "self" && side === "target",
-  "in this model a token can attend only to nearby tokens": ({ kind, model }) => kind === "self" && model.attention_window,
-};
 
 const NAMES = { self: "self-attention", cross: "cross-attention", ff: "the feed-forward network" };
 
@@ -131,7 +126,7 @@ function output({ piece, logit, log_probability: log, likeliest, smoothing, voca
     steps.push(step("smoothing", "Why the model is never quite sure", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens. Here the model gives its most likely token ${percent(best.probability)}.`,
       `(1 − ε) + ε / V = (1 − ${smoothing}) + ${smoothing} / ${vocabulary} = ${number(target)}`, "5.4",
       () => [bars([{ label: "taught", value: target, text: percent(target) }, { label: names[0], value: best.probability, text: percent(best.probability) }], 1)],
-      { heads: ["", "probability"], rows: () => [["taught", number(target)], [names[0], number(best.probability)]] }));
+      { heads: ["distribution", "probability"], rows: () => [["taught", number(target)], [names[0], number(best.probability)]] }));
   }
   return steps;
 }

@@ -1,20 +1,22 @@
-// The state of the page. `set` changes it and notifies the views.
+// The state of the page. `set` changes it and calls the views with the state, a function that returns whether any of the
+// named fields has changed, and the previous state.
 
 import { FIRST } from "./attention.js";
 
 export function store(state) {
   const first = state;
   const listeners = [];
+  const notify = (listener, now, before) => listener(now, (...keys) => keys.some((key) => now[key] !== before[key]), before);
   return {
     get: () => state,
     on(listener) {
       listeners.push(listener);
-      if (state !== first) listener(state, first); // a listener that is added late
+      if (state !== first) notify(listener, state, first); // a listener that is added late
     },
     set(changes) {
       const before = state;
       state = { ...state, ...changes };
-      for (const listener of listeners) listener(state, before);
+      for (const listener of listeners) notify(listener, state, before);
     },
   };
 }

@@ -65,7 +65,7 @@ export function tokensView(page, look) {
     detail.textContent = at?.sentence === state.chosen ? describe(seen, at) : "Choose a token.";
   }
 
-  page.on((state, before) => {
+  page.on((state, _, before) => {
     const seen = state.inspected.get(state.chosen);
     if (!seen) return;
     if (seen !== before.inspected.get(before.chosen) || !detail) draw(state, seen);

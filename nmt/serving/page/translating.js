@@ -1,7 +1,6 @@
 // Requests translations while the user types, and repeats failed requests.
 
 import { newest, post } from "./api.js";
-import { empty } from "./store.js";
 import { ranges } from "./text.js";
 
 const DEBOUNCE = 250; // ms without typing
@@ -34,7 +33,7 @@ export function translating(page) {
   async function translate() {
     const { text, limit } = page.get();
     clearTimeout(timer);
-    if (!text.trim()) return page.set({ ...empty, ...kept(page.get()), text, problem: null });
+    if (!text.trim()) return page.set({ ...reset([]), choices: new Map(), chosen: 0, problem: null });
     const length = text.length > limit ? [...text].length : 0; // code points, as the server counts
     if (length > limit) return page.set({ problem: { message: tooLong(length, limit) } });
     return ask(async (signal) => {
@@ -83,8 +82,6 @@ export function translating(page) {
 
   return { type, show, choose };
 }
-
-const kept = ({ view, limit, microscope, about }) => ({ view, limit, microscope, about });
 
 const tooLong = (length, limit) => `This text has ${length.toLocaleString("en")} characters, but at most `
   + `${limit.toLocaleString("en")} can be translated at once. Shorten it, or translate it in parts.`;

@@ -1,7 +1,7 @@
 // One token's way through the model, step by step. The server computes all numbers.
 
 import { newest, onceSeen, post } from "./api.js";
-import { asTable, element, find, paper } from "./dom.js";
+import { asTable, element, failure, find, paper } from "./dom.js";
 import { stepsOf } from "./steps.js";
 import { KINDS } from "./store.js";
 import { shown } from "./text.js";
@@ -67,19 +67,21 @@ export function walkView(page) {
     const { layer, head } = place(state);
     const token = tokenOf(state);
     const body = { text: state.sentences[state.chosen].source, target: state.sentences[state.chosen].target, side: state.walk.side, token, layer, head };
-    key = JSON.stringify(body);
+    const mine = key = JSON.stringify(body);
+    box.classList.toggle("pending", !cache.has(mine));
     try {
-      if (!cache.has(key)) box.classList.add("pending");
-      const mine = key;
-      const found = cache.get(key) ?? await request.run((signal) => post("api/steps", body, signal));
+      const found = cache.get(mine) ?? await request.run((signal) => post("api/steps", body, signal));
       if (!found || mine !== key) return;
-      cache.set(key, found);
+      cache.set(mine, found);
       if (cache.size > KEPT) cache.delete(cache.keys().next().value);
       steps = stepsOf(found, { ...body, model: state.about.model, tokens: inspected });
       name(inspected, token, layer, head);
       draw();
     } catch (error) {
-      box.replaceChildren(element("p", { class: "blind" }, error.message));
+      if (mine !== key) return;
+      pause();
+      where.replaceChildren();
+      box.replaceChildren(failure(error, ask));
     }
     box.classList.remove("pending");
   }
@@ -141,13 +143,12 @@ export function walkView(page) {
     move(by);
   });
   onceSeen(section, () => { seen = true; ask(); });
-  page.on((state, before) => {
-    if (state.token && state.token !== before.token && state.token.sentence === state.chosen) {
+  page.on((state, changed) => {
+    if (state.token && changed("token") && state.token.sentence === state.chosen) {
       const { side, begin } = state.token;
       const step = stepOn(side, state.walk.step);
       if (side !== state.walk.side || begin !== state.walk.index) queueMicrotask(() => show(page, { step, side, index: begin }, page.get().view));
     }
-    const changed = ["inspected", "chosen", "walk", "view", "about"].some((each) => state[each] !== before[each]);
-    if (changed) ask();
+    if (changed("inspected", "chosen", "walk", "view", "about")) ask();
   });
 }
