@@ -1,13 +1,14 @@
 """`nmt evaluate`: scores translations of a test set, by a model or from a file."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
 from nmt.data.languages import code_problem, is_translated
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
+from nmt.evaluation.analysis import analyse
 from nmt.evaluation.bleu import (
     Counting,
     bleu_interval,
@@ -18,6 +19,7 @@ from nmt.evaluation.bleu import (
     ter,
 )
 from nmt.evaluation.comet import Comet
+from nmt.evaluation.contrastive import contrastive_accuracy, read_contrastive
 from nmt.evaluation.paper_bleu import CONVENTIONS, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
@@ -25,7 +27,7 @@ from nmt.evaluation.test_sets import TestSet
 from nmt.lines.translate import check_output, opened_output
 from nmt.model.kernels.prepacking import Precision
 from nmt.runs.exported_model import KIND, is_exported, read_exported_config
-from nmt.runs.model_directory import FoundModel, find_model
+from nmt.runs.model_directory import FoundModel, find_model, refuse_exported
 from nmt.storage import manifest
 from nmt.storage.opening import read_lines
 from nmt.translator import SearchOptions, Translator
@@ -42,6 +44,8 @@ def evaluate(
     hypothesis: str | Path | None = None,
     baseline: str | Path | None = None,
     comet: str | None = None,
+    analysis: bool = False,
+    contrastive: str | Path | None = None,
     target_language: str | None = None,
     lowercase: bool = False,
     tokenize: str | None = None,
@@ -62,9 +66,13 @@ def evaluate(
         test_set: a test set of sacreBLEU, such as "wmt14/full". If neither `reference` nor
             `test_set` is given, the model's own `data.test` is used.
         hypothesis: file with translations, which are scored instead of a model's translations.
-            COMET also requires `source`.
+            COMET and the analysis also require `source`.
         baseline: file with another system's translations, for a paired significance test.
         comet: name of a COMET model for an additional score.
+        analysis: whether to analyse the translations (see `nmt.evaluation.analysis`). Opens the
+            model's `data.directory`, if its data is that of the model, to count words.
+        contrastive: file of contrastive pairs, for the model's accuracy on them (see
+            `nmt.evaluation.contrastive`).
         target_language: None for the model's target language.
         lowercase, tokenize: options of BLEU, see `Counting`.
         output: file for the translations, one per line.
@@ -82,11 +90,13 @@ def evaluate(
     files = [reference] if isinstance(reference, str | Path) else list(reference or [])
     _refuse_conflicts(
         model=model, source=source, reference=files or None, test_set=test_set,
-        hypothesis=hypothesis, comet=comet, target_language=target_language, device=device,
-        precision=precision, options=None if options == SearchOptions() else options,
+        hypothesis=hypothesis, comet=comet, analysis=analysis or None, contrastive=contrastive,
+        target_language=target_language, device=device, precision=precision,
+        options=None if options == SearchOptions() else options,
     )  # fmt: skip
     if output is not None:
-        read = [("source", source), ("hypothesis", hypothesis), ("baseline", baseline)]
+        read = [("source", source), ("hypothesis", hypothesis), ("baseline", baseline),
+                ("contrastive", contrastive)]  # fmt: skip
         check_output(Path(output), read=[*read, *(("reference", file) for file in files)])
     found = _found(Path(model), note) if model is not None else None
     language = _language(target_language, found, note)
@@ -98,19 +108,32 @@ def evaluate(
         check(references, name)
     others = _given(baseline, tests, check) if baseline is not None else None
     judge = Comet(comet) if comet is not None else None  # raises early if COMET is missing
-    if hypothesis is not None:
-        translations = _given(hypothesis, tests, check)
-    else:
-        assert found is not None
+    if contrastive is not None:
+        assert model is not None
+        refuse_exported(Path(model))
+        read_contrastive(Path(contrastive))  # raises early if a line is wrong
+    translator = None
+    if found is not None and (hypothesis is None or analysis or contrastive is not None):
         if not is_exported(found.directory):
             precision = precision or "fp32"
         translator = Translator.load(found.directory, device=device, precision=precision, note=note)
+    if hypothesis is not None:
+        translations = _given(hypothesis, tests, check)
+    else:
+        assert translator is not None
         translations = _translated(translator, tests, options, note)
         check(translations, "the translations")
     if output is not None:
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
     result = _scored(translations, others, tests, counting, judge)
+    if analysis:
+        analysed = analyse(translations, tests, counting, found, translator)
+        result = replace(result, analysis=analysed)
+    if contrastive is not None:
+        assert translator is not None
+        accuracy = contrastive_accuracy(translator, Path(contrastive))
+        result = replace(result, contrastive=accuracy)
     _warn(result, note)
     return result
 
@@ -124,15 +147,18 @@ def _refuse_conflicts(**arguments: object) -> None:
                if getattr(search, each.name) != each.default]  # fmt: skip
     translating = [*changed, *sorted(has & {"device", "precision"})]
     without_source = "source" not in has
+    needs_source = sorted(has & {"analysis", "comet"})
     for is_so, problem, remedy in (
         (len(is_compared) == 2,
          "{reference} conflicts with {test_set}.", "Remove one of them."),
         (has & {"source", "reference"} == {"source"},
          "{source} requires {reference}.", "Add it."),
-        (is_given and not without_source and "comet" not in has,
+        (is_given and not without_source and not needs_source,
          "{source} conflicts with {hypothesis}.", "Remove {source}."),
-        ({"comet", "reference"} <= has and without_source,
-         "{comet} requires {source}.", "Add it."),
+        (needs_source and "reference" in has and without_source,
+         f"{{{(needs_source or [''])[0]}}} requires {{source}}.", "Add it."),
+        ("contrastive" in has and "model" not in has,
+         "{contrastive} requires {model}.", "Add it."),
         ("reference" in has and without_source and not is_given,
          "{reference} requires {source}.", "Add it."),
         (not has & {"model", "hypothesis"},
