@@ -71,15 +71,19 @@ def _faults(analysis: Analysis) -> Table:
 
 def _calibration(found: Calibration) -> Table:
     rows = [
-        ["expected calibration error", _percent(found.ece)],
-        ["mean confidence", _percent(found.confidence)],
-        ["accuracy", _percent(found.accuracy)],
-    ]
-    notes = [f"{found.tokens:,} tokens in {found.sentences:,} sentences; "
+        [f"{each.low:.3f} to {each.high:.3f}", f"{each.tokens:,}",
+         *map(_percent, (each.confidence, each.accuracy))]
+        for each in found.bins
+        if each.tokens
+    ]  # fmt: skip
+    total = (found.confidence, found.accuracy)
+    rows.append(["all", f"{found.tokens:,}", *map(_percent, total)])
+    notes = [f"Expected calibration error: {found.ece:.2%} in {found.sentences:,} sentences; "
              f"training.label_smoothing: {found.label_smoothing:g}"]  # fmt: skip
     if found.too_long:
         notes.append(f"Left out because of the maximum length: {found.too_long:,} sentences")
-    return Table("Calibration on the references", ["", "value"], rows, tuple(notes))
+    columns = ["confidence", "tokens", "mean confidence", "accuracy"]
+    return Table("Calibration on the references", columns, rows, tuple(notes))
 
 
 def contrastive_table(found: Contrastive) -> Table:

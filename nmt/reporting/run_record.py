@@ -6,7 +6,7 @@ still training, its data was deleted, or its model is damaged.
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from nmt.config import Config
 from nmt.errors import InputError, Note
+from nmt.evaluation.analysis import Analysis
 from nmt.evaluation.bleu import language_of
+from nmt.evaluation.contrastive import Contrastive, contrastive_accuracy
 from nmt.evaluation.evaluate import evaluate
 from nmt.evaluation.paper_bleu import CONVENTIONS
 from nmt.reporting.chart import Point
@@ -24,6 +26,7 @@ from nmt.storage import manifest
 from nmt.storage.atomic import write_file
 from nmt.storage.opening import small_file
 from nmt.training.run_log import read_log
+from nmt.translator import Translator
 
 _MAX_TEST_BYTES = 200_000_000
 
@@ -36,7 +39,8 @@ class TestScores(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     model_sha256: str  # manifest hash of the model that has these scores
-    scores: dict[str, Any]  # the result of `Evaluation.as_json`
+    scores: dict[str, Any]  # the result of `Evaluation.as_json`, without the analysis
+    analysis: Analysis | None = None
     sources: list[str]
     references: list[str]
     translations: list[str]
@@ -70,6 +74,7 @@ class RunRecord:
     log: list[dict[str, Any]]
     model: dict[str, Any] | None = None  # the finished model's manifest
     test: TestScores | None = None
+    contrastive: Contrastive | None = None  # None without a file of contrastive pairs
     data: dict[str, Any] | None = None  # the prepared data's manifest
     missing: list[str] = field(default_factory=list)  # data that could not be read, with reasons
 
@@ -144,10 +149,13 @@ def _elapsed_s(line: dict[str, Any]) -> float | None:
     return None if found is None or found < 0 else found
 
 
-def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
+def read_runs(
+    directories: Sequence[Path], note: Note, contrastive: Path | None = None
+) -> list[RunRecord]:
     """Returns a record for each distinct run.
 
     Args:
+        contrastive: file of contrastive pairs, for the accuracy of each finished model.
         note: called with a message if data cannot be read or a test set is translated.
 
     Raises:
@@ -158,7 +166,10 @@ def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
     for directory in unique:
         _check(directory)
     names = _names([Path(os.path.realpath(directory)) for directory in unique])
-    return [_read(directory, name, note) for directory, name in zip(unique, names, strict=True)]
+    return [
+        _read(directory, name, contrastive, note)
+        for directory, name in zip(unique, names, strict=True)
+    ]
 
 
 def _check(directory: Path) -> None:
@@ -181,7 +192,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _read(directory: Path, name: str, note: Note) -> RunRecord:
+def _read(directory: Path, name: str, contrastive: Path | None, note: Note) -> RunRecord:
     run = RunDirectory(directory)
     config = run.settings()
     missing: list[str] = []
@@ -207,8 +218,17 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
             RunIdentity(run, b"", data).data_of(folder, content)
     if model and config.data.test:
         test = tried(lambda: _test_scores(run, config, model["sha256"], note))
+    preferred = None
+    if model and contrastive:
+        preferred = tried(lambda: _contrastive(run.model, contrastive, note))
     log = read_log(directory)
-    return RunRecord(directory, name, config, info(config), log, model, test, data, missing)
+    return RunRecord(
+        directory, name, config, info(config), log, model, test, preferred, data, missing
+    )
+
+
+def _contrastive(model: Path, pairs: Path, note: Note) -> Contrastive:
+    return contrastive_accuracy(Translator.load(model, precision="fp32", note=note), pairs)
 
 
 def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
@@ -222,16 +242,17 @@ def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Not
         if path.is_file():  # reading a pipe would block
             kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
             is_of_today = kept.scores.get("paper_bleu_convention") == convention
-            if kept.model_sha256 == model_sha256 and is_of_today:
+            if kept.model_sha256 == model_sha256 and is_of_today and kept.analysis:
                 return kept
     except (OSError, InputError, ValidationError):
         pass  # missing or damaged: score again
     note(f"Translating the test set with {run.model}. Its scores are kept in {path}.")
-    found = evaluate(run.model, note=note)
+    found = evaluate(run.model, analysis=True, note=note)
     assert found.test_set.sources is not None
     test = TestScores(
         model_sha256=model_sha256,
-        scores=found.as_json(),
+        scores=replace(found, analysis=None).as_json(),
+        analysis=found.analysis,
         sources=found.test_set.sources,
         references=found.test_set.references[0],
         translations=found.translations,
