@@ -26,7 +26,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="also compute COMET with this model (default: "
                              "%(const)s; needs the extra comet)")  # fmt: skip
     parser.add_argument("--analysis", action="store_true",
-                        help="also analyse the translations: scores by length and word frequency, "
+                        help="also analyze the translations: scores by length and word frequency, "
                              "faults, calibration of the model")  # fmt: skip
     parser.add_argument("--contrastive", type=Path, metavar="F",
                         help="also compute the accuracy on contrastive pairs: a file with "

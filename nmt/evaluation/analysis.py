@@ -1,4 +1,4 @@
-"""Analyses translations: scores by source length and word frequency, faults, calibration.
+"""Analyzes translations: scores by source length and word frequency, faults, calibration.
 
 docs/analysis.md defines each figure and names its source. Words are those that BLEU counts.
 """
@@ -75,7 +75,7 @@ class Analysis:
     missing: list[str]  # the reason for each part that is None
 
 
-def analyse(
+def analyze(
     translations: Sequence[str],
     tests: TestSet,
     counting: Counting,

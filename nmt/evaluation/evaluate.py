@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt.data.languages import code_problem, is_translated
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
-from nmt.evaluation.analysis import analyse
+from nmt.evaluation.analysis import analyze
 from nmt.evaluation.bleu import (
     Counting,
     bleu_interval,
@@ -69,7 +69,7 @@ def evaluate(
             COMET and the analysis also require `source`.
         baseline: file with another system's translations, for a paired significance test.
         comet: name of a COMET model for an additional score.
-        analysis: whether to analyse the translations (see `nmt.evaluation.analysis`). Opens the
+        analysis: whether to analyze the translations (see `nmt.evaluation.analysis`). Opens the
             model's `data.directory`, if its data is that of the model, to count words.
         contrastive: file of contrastive pairs, for the model's accuracy on them (see
             `nmt.evaluation.contrastive`).
@@ -128,8 +128,8 @@ def evaluate(
             file.write("".join(f"{line}\n" for line in translations).encode())
     result = _scored(translations, others, tests, counting, judge)
     if analysis:
-        analysed = analyse(translations, tests, counting, found, translator)
-        result = replace(result, analysis=analysed)
+        analyzed = analyze(translations, tests, counting, found, translator)
+        result = replace(result, analysis=analyzed)
     if contrastive is not None:
         assert translator is not None
         accuracy = contrastive_accuracy(translator, Path(contrastive))
