@@ -13,7 +13,8 @@ from nmt.errors import InputError, count
 from nmt.storage.opening import read_lines
 from nmt.translator import Translator
 
-_COLUMNS = ("source", "right", "wrong", "category")
+_COLUMNS = ("source", "right translation", "wrong translation", "category")
+_REMEDY = "Write source, right translation, wrong translation and category, separated by tabs."
 _Z = 1.96  # quantile of the normal distribution for a 95% interval
 
 
@@ -63,7 +64,7 @@ def read_contrastive(path: Path) -> list[ContrastivePair]:
     """
     pairs = list(_parsed(path))
     if not pairs:
-        raise InputError(f"{path} is empty. Add lines with {', '.join(_COLUMNS)}.")
+        raise InputError(f"{path} is empty. {_REMEDY}")
     return pairs
 
 
@@ -72,11 +73,10 @@ def _parsed(path: Path) -> Iterator[ContrastivePair]:
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != len(_COLUMNS):
             raise InputError(
-                f"{path}:{number}: The line has {count(len(cells), 'column')}. Separate "
-                f"{', '.join(_COLUMNS)} by tabs."
+                f"{path}:{number}: The line has {count(len(cells), 'column')}, not 4. {_REMEDY}"
             )
         if empty := [name for name, cell in zip(_COLUMNS, cells, strict=True) if not cell]:
-            raise InputError(f"{path}:{number}: The column {empty[0]} is empty. Add its text.")
+            raise InputError(f"{path}:{number}: The {empty[0]} is empty. Add its text.")
         pair = ContrastivePair(*cells)
         if pair.right == pair.wrong:
             raise InputError(

@@ -143,7 +143,7 @@ def test_training_words_are_counted(tiny_data, settings):
 def test_only_the_models_own_training_data_is_counted(tiny_data):
     model = find_model(TRAINED / "run", print)
     model = replace(model, config=validate(tiny_settings(tiny_data), {}, "tiny"))
-    with pytest.raises(ValueError, match="was not trained on the data in"):
+    with pytest.raises(ValueError, match="is not the data in the model's manifest"):
         training_data(model)
 
 

@@ -84,12 +84,12 @@ GOOD = line("The man reads.", "Der Mann liest.", "Der Mann lesen.", "agreement")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "{}/pairs.tsv is empty. Add lines with source, right, wrong, category."),
+        ("", "{}/pairs.tsv is empty. Write source, right translation, "),
         (GOOD + line("a", "b", "c"),
-         "{}/pairs.tsv:2: The line has 3 columns. Separate source, right, wrong, category by "
-         "tabs."),
-        (GOOD + "\n", "{}/pairs.tsv:2: The line has 1 column. "),
-        (line("a", "b", " ", "x"), "{}/pairs.tsv:1: The column wrong is empty. Add its text."),
+         "{}/pairs.tsv:2: The line has 3 columns, not 4. Write source, right translation, wrong "
+         "translation and category, separated by tabs."),
+        (GOOD + "\n", "{}/pairs.tsv:2: The line has 1 column, not 4. "),
+        (line("a", "b", " ", "x"), "{}/pairs.tsv:1: The wrong translation is empty. Add its text."),
         (line("a", "b", "b ", "x"),
          "{}/pairs.tsv:1: The right and the wrong translation are equal. "),
     ],
