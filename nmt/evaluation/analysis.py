@@ -82,7 +82,7 @@ def analyze(
     found: FoundModel | None = None,
     translator: Translator | None = None,
 ) -> Analysis:
-    """Analyses translations of a test set with sources.
+    """Analyzes translations of a test set with sources.
 
     Args:
         counting: the options of BLEU.

@@ -86,17 +86,18 @@ def _parsed(path: Path) -> Iterator[ContrastivePair]:
         yield pair
 
 
-def contrastive_accuracy(translator: Translator, path: Path) -> Contrastive:
+def contrastive_accuracy(
+    translator: Translator, pairs: Sequence[ContrastivePair], path: Path
+) -> Contrastive:
     """Scores the pairs of a file as `nmt score` does.
 
     A pair counts as right if the log-probability of the right translation is higher than that of
-    the wrong one; it is not divided by the length.
+    the wrong one. Log-probabilities are not divided by the length.
 
     Raises:
-        InputError: as `read_contrastive`, or a text is too long for the model.
+        InputError: a text is too long for the model.
         NoModelError: the model was exported, or its scores are NaN.
     """
-    pairs = read_contrastive(path)
     limit = max_tokens(translator)
     for number, pair in enumerate(pairs, start=1):
         texts = [pair.source, pair.right, pair.wrong]

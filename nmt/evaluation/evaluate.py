@@ -108,12 +108,11 @@ def evaluate(
         check(references, name)
     others = _given(baseline, tests, check) if baseline is not None else None
     judge = Comet(comet) if comet is not None else None  # raises early if COMET is missing
-    if contrastive is not None:
-        assert model is not None
+    pairs = read_contrastive(Path(contrastive)) if contrastive is not None else None
+    if pairs is not None and model is not None:
         refuse_exported(Path(model))
-        read_contrastive(Path(contrastive))  # raises early if a line is wrong
     translator = None
-    if found is not None and (hypothesis is None or analysis or contrastive is not None):
+    if found is not None and (hypothesis is None or analysis or pairs is not None):
         if not is_exported(found.directory):
             precision = precision or "fp32"
         translator = Translator.load(found.directory, device=device, precision=precision, note=note)
@@ -130,9 +129,9 @@ def evaluate(
     if analysis:
         analyzed = analyze(translations, tests, counting, found, translator)
         result = replace(result, analysis=analyzed)
-    if contrastive is not None:
+    if contrastive is not None and pairs is not None:
         assert translator is not None
-        accuracy = contrastive_accuracy(translator, Path(contrastive))
+        accuracy = contrastive_accuracy(translator, pairs, Path(contrastive))
         result = replace(result, contrastive=accuracy)
     _warn(result, note)
     return result
@@ -147,16 +146,15 @@ def _refuse_conflicts(**arguments: object) -> None:
                if getattr(search, each.name) != each.default]  # fmt: skip
     translating = [*changed, *sorted(has & {"device", "precision"})]
     without_source = "source" not in has
-    needs_source = sorted(has & {"analysis", "comet"})
     for is_so, problem, remedy in (
         (len(is_compared) == 2,
          "{reference} conflicts with {test_set}.", "Remove one of them."),
         (has & {"source", "reference"} == {"source"},
          "{source} requires {reference}.", "Add it."),
-        (is_given and not without_source and not needs_source,
+        (is_given and not without_source and not has & {"analysis", "comet"},
          "{source} conflicts with {hypothesis}.", "Remove {source}."),
-        (needs_source and "reference" in has and without_source,
-         f"{{{(needs_source or [''])[0]}}} requires {{source}}.", "Add it."),
+        *(({name, "reference"} <= has and without_source,
+           f"{{{name}}} requires {{source}}.", "Add it.") for name in ("analysis", "comet")),
         ("contrastive" in has and "model" not in has,
          "{contrastive} requires {model}.", "Add it."),
         ("reference" in has and without_source and not is_given,

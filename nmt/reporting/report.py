@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from nmt import __version__
 from nmt.errors import ArgumentError, InputError, Note, one_line
-from nmt.evaluation.contrastive import read_contrastive
 from nmt.lines.translate import check_output, opened_output
 from nmt.reporting.analysis import all_tables, reliability
 from nmt.reporting.chart import HEIGHT, WIDTH
@@ -47,8 +46,6 @@ def report(runs: Sequence[Path], output: Path, note: Note, contrastive: Path | N
     check_output(output, read=[("contrastive", contrastive)])
     if output.suffix.lower() not in (".html", ".htm"):
         raise ArgumentError("{output} {} must end in .html.", output)
-    if contrastive is not None:
-        read_contrastive(contrastive)  # raises early if a line is wrong
     page = render(read_runs(runs, note, contrastive), note)
     with opened_output(output) as file:
         # text may contain control characters, and directory names need not be Unicode

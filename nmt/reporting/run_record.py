@@ -16,7 +16,7 @@ from nmt.config import Config
 from nmt.errors import InputError, Note
 from nmt.evaluation.analysis import Analysis
 from nmt.evaluation.bleu import language_of
-from nmt.evaluation.contrastive import Contrastive, contrastive_accuracy
+from nmt.evaluation.contrastive import Contrastive, contrastive_accuracy, read_contrastive
 from nmt.evaluation.evaluate import evaluate
 from nmt.evaluation.paper_bleu import CONVENTIONS
 from nmt.reporting.chart import Point
@@ -29,6 +29,8 @@ from nmt.training.run_log import read_log
 from nmt.translator import Translator
 
 _MAX_TEST_BYTES = 200_000_000
+
+Judge = Callable[[Path], Contrastive]
 
 
 class TestScores(BaseModel):
@@ -155,8 +157,8 @@ def read_runs(
     """Returns a record for each distinct run.
 
     Args:
-        contrastive: file of contrastive pairs, for the accuracy of each finished model.
         note: called with a message if data cannot be read or a test set is translated.
+        contrastive: file of contrastive pairs, for the accuracy of each finished model.
 
     Raises:
         InputError: a directory is not a run, or its settings cannot be read (status 2).
@@ -165,10 +167,10 @@ def read_runs(
     unique = list({os.path.realpath(directory): directory for directory in directories}.values())
     for directory in unique:
         _check(directory)
+    judge = _judge(contrastive, note) if contrastive else None
     names = _names([Path(os.path.realpath(directory)) for directory in unique])
     return [
-        _read(directory, name, contrastive, note)
-        for directory, name in zip(unique, names, strict=True)
+        _read(directory, name, judge, note) for directory, name in zip(unique, names, strict=True)
     ]
 
 
@@ -192,7 +194,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _read(directory: Path, name: str, contrastive: Path | None, note: Note) -> RunRecord:
+def _read(directory: Path, name: str, judge: Judge | None, note: Note) -> RunRecord:
     run = RunDirectory(directory)
     config = run.settings()
     missing: list[str] = []
@@ -218,17 +220,17 @@ def _read(directory: Path, name: str, contrastive: Path | None, note: Note) -> R
             RunIdentity(run, b"", data).data_of(folder, content)
     if model and config.data.test:
         test = tried(lambda: _test_scores(run, config, model["sha256"], note))
-    preferred = None
-    if model and contrastive:
-        preferred = tried(lambda: _contrastive(run.model, contrastive, note))
+    judged = tried(lambda: judge(run.model)) if model and judge else None
     log = read_log(directory)
-    return RunRecord(
-        directory, name, config, info(config), log, model, test, preferred, data, missing
+    return RunRecord(directory, name, config, info(config), log, model, test, judged, data, missing)
+
+
+def _judge(file: Path, note: Note) -> Judge:
+    """Reads contrastive pairs, and returns a function that computes a model's accuracy on them."""
+    pairs = read_contrastive(file)
+    return lambda model: contrastive_accuracy(
+        Translator.load(model, precision="fp32", note=note), pairs, file
     )
-
-
-def _contrastive(model: Path, pairs: Path, note: Note) -> Contrastive:
-    return contrastive_accuracy(Translator.load(model, precision="fp32", note=note), pairs)
 
 
 def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:

@@ -8,6 +8,7 @@ import pytest
 from nmt.cli import main
 from nmt.decoding.score import score_translations
 from nmt.demo_language import contrastive_pairs
+from nmt.errors import InputError
 from nmt.evaluation import contrastive
 from nmt.evaluation.contrastive import Accuracy, contrastive_accuracy, read_contrastive
 from nmt.translator import Translator
@@ -41,7 +42,7 @@ def test_twenty_pairs_by_hand(tmp_path: Path, monkeypatch):
 
     monkeypatch.setattr(contrastive, "score_translations", scored)
     translator = Translator.load(TRAINED / "run", precision="fp32")
-    found = contrastive_accuracy(translator, file)
+    found = contrastive_accuracy(translator, read_contrastive(file), file)
     assert {name: each.right for name, each in found.categories.items()} == RIGHT
     assert {name: each.pairs for name, each in found.categories.items()} == {
         "case": 7, "negation": 8, "verb": 5,
@@ -65,7 +66,7 @@ def test_pairs_are_scored_as_nmt_score_does(tmp_path: Path):
     cells = ((pair.source, pair.right, pair.wrong, pair.phenomenon) for pair in pairs)
     file.write_text("".join(line(*each) for each in cells))
     translator = Translator.load(TRAINED / "run", precision="fp32")
-    found = contrastive_accuracy(translator, file)
+    found = contrastive_accuracy(translator, read_contrastive(file), file)
     sources = [pair.source for pair in pairs]
     sides = ([pair.right for pair in pairs], [pair.wrong for pair in pairs])
     right, wrong = (list(score_translations(translator, sources, side)) for side in sides)
@@ -107,6 +108,6 @@ def test_a_text_that_is_too_long_is_named(tmp_path: Path):
     file = tmp_path / "pairs.tsv"
     file.write_text(GOOD + line("a", "b", "c " * 3000, "x"))
     translator = Translator.load(TRAINED / "run", precision="fp32")
-    with pytest.raises(ValueError, match=r"pairs.tsv:2: A text has more than 2,048 tokens\."):
-        contrastive_accuracy(translator, file)
+    with pytest.raises(InputError, match=r"pairs.tsv:2: A text has more than 2,048 tokens\."):
+        contrastive_accuracy(translator, read_contrastive(file), file)
     assert len(read_contrastive(file)) == 2
