@@ -120,14 +120,14 @@ def test_a_bucket_without_words_has_no_accuracy():
 
 def test_length_ratio_and_faults_by_hand():
     sources = ["the man", "Berlin", "one two three four", "a b c d a b c d", " ", "hello"]
-    references = ["der Mann", "Berlin", "eins zwei drei vier", "a b c d a b c d", "", "hallo"]
+    references = ["der Mann", "Berlin", "x x x x x", "a b c d a b c d", "", "hallo"]
     translations = ["", "Berlin ", "x " * 6, "a b c d " * 4, "", "hallo hallo"]
     found = analyze(translations, TestSet(sources, [references], "by hand"), {})
     # "x x x x" occurs three times, no 4-gram of its source more than once; "a b c d" occurs four
-    # times and twice
+    # times and twice. In the reference, "x x x x" occurs twice, which is not enough.
     assert found.translations == Faults(empty=1, copies=1, repetitive=2)
     assert found.references == Faults(empty=0, copies=2, repetitive=0)
-    assert found.length_ratio == (0 + 1 + 6 + 16 + 0 + 2) / (2 + 1 + 4 + 8 + 0 + 1)
+    assert found.length_ratio == (0 + 1 + 6 + 16 + 0 + 2) / (2 + 1 + 5 + 8 + 0 + 1)
     assert found.missing == ["word frequencies and calibration: there is no model"]
     assert "Not computed: word frequencies" in analysis_tables(found)[-1].as_text()
 
@@ -171,7 +171,9 @@ def test_ece_is_that_of_the_formula():
     assert sum(each.tokens for each in bins) == len(hits)
     assert expected_calibration_error(bins) == pytest.approx(expected, rel=1e-12)
     assert expected > 0.05
-    assert binned(np.array([0.5]), np.array([True]))[0].accuracy is None
+    edges = binned(np.array([1 / BINS, 1.0]), np.array([True, True]))
+    assert [each.tokens for each in edges] == [1, *[0] * (BINS - 2), 1]
+    assert edges[1].accuracy is None
 
 
 def test_calibration_reads_the_references(translator: Translator):
