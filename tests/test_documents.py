@@ -28,6 +28,7 @@ from nmt.cli.parser import parse
 from nmt.config import Config, Hub, load
 from nmt.errors import InputError
 from recipes.back_translation import halves
+from recipes.demo import contrastive
 from recipes.paper_figures import paper_figures
 from recipes.speed import compare
 from recipes.table3 import table3
@@ -115,6 +116,7 @@ READ = (
     "reference",
     "hypothesis",
     "baseline",
+    "contrastive",
     "input",
     "ensemble",
     "prefix_file",
@@ -301,6 +303,8 @@ def script(words: list[str]) -> None:
     match Path(name).name:
         case "stand_in.py":
             stand_in.main(rest)
+        case "contrastive.py":
+            contrastive.main([*rest, "--pairs", "2"])
         case "halves.py":
             if Path(rest[0]).exists():
                 halves.main(rest)

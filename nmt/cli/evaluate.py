@@ -25,6 +25,13 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--comet", nargs="?", const="Unbabel/wmt22-comet-da", metavar="MODELNAME",
                         help="also compute COMET with this model (default: "
                              "%(const)s; needs the extra comet)")  # fmt: skip
+    parser.add_argument("--analysis", action="store_true",
+                        help="also analyze the translations: scores by length and word frequency, "
+                             "faults, calibration of the model")  # fmt: skip
+    parser.add_argument("--contrastive", type=Path, metavar="F",
+                        help="also compute the accuracy on contrastive pairs: a file with "
+                             "tab-separated source, right and wrong translation, "
+                             "category")  # fmt: skip
     parser.add_argument("--target-language", metavar="L",
                         help="language code, such as de (default: the model's target "
                              "language)")  # fmt: skip
@@ -52,6 +59,8 @@ def _run(arguments: argparse.Namespace) -> None:
         hypothesis=arguments.hypothesis,
         baseline=arguments.baseline,
         comet=arguments.comet,
+        analysis=arguments.analysis,
+        contrastive=arguments.contrastive,
         target_language=arguments.target_language,
         lowercase=arguments.lowercase,
         tokenize=arguments.tokenize,
@@ -79,5 +88,6 @@ COMMAND = Command(
     _run,
     description="Translates a test set and scores the translations. The test set is --source with "
     "--reference, or --test-set, or by default the model's own: the copy of data.test in "
-    "RUN/test_set. Files that the model's configuration names are never opened.",
+    "RUN/test_set. Files that the model's configuration names are never opened, except that "
+    "--analysis counts words in data.directory if the model was trained on its data.",
 )

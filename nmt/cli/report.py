@@ -10,6 +10,9 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
     parser.add_argument("--output", type=Path, required=True, metavar="F.html", help="HTML file")
+    parser.add_argument("--contrastive", type=Path, metavar="F",
+                        help="also compute the accuracy on contrastive pairs, as nmt evaluate "
+                             "does")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -17,7 +20,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from nmt.reporting.report import report
 
     keep_freed_memory()
-    report(arguments.runs, arguments.output, say)
+    report(arguments.runs, arguments.output, say, arguments.contrastive)
     say(f"Wrote {arguments.output}.")
 
 

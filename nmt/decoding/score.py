@@ -16,6 +16,7 @@ from nmt.data.pair import Pair, TokenPair
 from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, NoModelError, count
+from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
 _BATCH_TOKENS = 2048  # per side, with padding; a single longer pair makes a batch of its own
@@ -61,15 +62,44 @@ def log_probabilities(
         NoModelError: the model's scores are NaN.
     """
     found: list[list[float]] = [[] for _ in pairs]
-    for some in by_length(pairs, batch_tokens):
-        batch = one_per_row([pairs[i] for i in some]).to(transformer.embedding.device)
-        logits = _logits(transformer, transformer(batch.src, batch.tgt_in))  # (B, T, V)
-        logs = logits.log_softmax(-1).gather(-1, batch.tgt_out[..., None])[..., 0]
-        for i, row in zip(some, logs.tolist(), strict=True):  # one synchronization per batch
+    for some, tokens, logs in _distributions(transformer, pairs, batch_tokens):
+        given = logs.gather(-1, tokens[..., None])[..., 0]
+        for i, row in zip(some, given.tolist(), strict=True):  # one synchronization per batch
             found[i] = row[: len(pairs[i].target)]
             if any(map(math.isnan, found[i])):
                 raise NoModelError(NOT_NUMBERS)
     return found
+
+
+@torch.inference_mode()
+def top_predictions(
+    transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int = _BATCH_TOKENS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the probability of the most likely token at each of N target positions.
+
+    The second array tells whether this token is the target's. Both have shape (N,); positions are
+    in no particular order. See `log_probabilities` for arguments and errors.
+    """
+    confidences, hits = [], []
+    for _, tokens, logs in _distributions(transformer, pairs, batch_tokens):
+        best, predicted = logs.max(-1)
+        is_token = tokens != PAD_ID
+        confidences.append(best[is_token].double().exp().clamp(max=1.0).cpu().numpy())
+        hits.append((predicted == tokens)[is_token].cpu().numpy())
+    found = np.concatenate(confidences)
+    if np.isnan(found).any():
+        raise NoModelError(NOT_NUMBERS)
+    return found, np.concatenate(hits)
+
+
+def _distributions(
+    transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Yields batches: indices of B pairs, their target tokens (B, T), log-softmax (B, T, V)."""
+    for some in by_length(pairs, batch_tokens):
+        batch = one_per_row([pairs[i] for i in some]).to(transformer.embedding.device)
+        logits = _logits(transformer, transformer(batch.src, batch.tgt_in))
+        yield some, batch.tgt_out, logits.log_softmax(-1)
 
 
 def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
@@ -100,8 +130,7 @@ def score_translations(
         raise ArgumentError(
             "{source} has {} but {target} has {}. Their lines must correspond.", *found
         )
-    limit = max(_BATCH_TOKENS, model.config.data.max_length)
-    limit = min(each.max_length or limit for each in model.transformers)
+    limit = max_tokens(model)
     for begin in range(0, len(sources), _WINDOW_LINES):
         end = begin + _WINDOW_LINES
         sides = (_ids(model.tokenizer, side[begin:end]) for side in (sources, targets))
@@ -117,6 +146,12 @@ def score_translations(
         of_models = [log_probabilities(each, pairs) for each in model.transformers]
         for (_, target), *logs in zip(pairs, *of_models, strict=True):
             yield ScoredTranslation(model.tokenizer.pieces(target), _averaged(logs))
+
+
+def max_tokens(model: Model) -> int:
+    """Returns the maximum number of tokens per side, EOS included, that can be scored."""
+    limit = max(_BATCH_TOKENS, model.config.data.max_length)
+    return min(each.max_length or limit for each in model.transformers)
 
 
 def _averaged(logs: Sequence[list[float]]) -> list[float]:

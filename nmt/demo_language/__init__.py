@@ -10,11 +10,13 @@ This package imports nothing from the rest of `nmt`. Its modules, from words to 
 - `statements`, `descriptions`, `relative_clauses`, `subordinate_clauses`, `anaphora`,
   `infinitives` and `questions` contain a function for each kind of sentence, `sentences` contains
   the functions that they share, and `grammar` defines how often each kind occurs;
-- `corpus` divides sentences among training, validation and test; `dictionary` is a word-for-word
-  baseline; `alignment` finds the words of a pair that translate each other.
+- `corpus` divides sentences among training, validation and test; `contrasts` adds an error to a
+  translation; `dictionary` is a word-for-word baseline; `alignment` finds the words of a pair that
+  translate each other.
 """
 
 from nmt.demo_language.alignment import Alignment, aligned
+from nmt.demo_language.contrasts import ContrastivePair, contrastive_pairs
 from nmt.demo_language.corpus import PHENOMENA, SPLITS, DemoPair, OutOfSentences, demo_pairs
 from nmt.demo_language.dictionary import word_for_word
 
@@ -22,9 +24,11 @@ __all__ = [
     "PHENOMENA",
     "SPLITS",
     "Alignment",
+    "ContrastivePair",
     "DemoPair",
     "OutOfSentences",
     "aligned",
+    "contrastive_pairs",
     "demo_pairs",
     "word_for_word",
 ]

@@ -35,7 +35,7 @@ SPLITS = ("train", "validation", "test")
 _VALIDATION_PERCENT = 5
 _TEST_PERCENT = 5
 BLOCK_PAIRS = 100_000  # size of a block, in which all pairs differ
-_PATIENCE = 5_000  # maximum number of consecutive sentences without a new one for the split
+PATIENCE = 5_000  # maximum number of consecutive sentences without a new one for the split
 
 
 class OutOfSentences(ValueError):
@@ -88,9 +88,9 @@ def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
     misses = 0
     while len(sources) < pairs:
         draft = sentence(rng)
-        if draft.source in sources or not _belongs(draft.combinations, split):
+        if draft.source in sources or not belongs(draft.combinations, split):
             misses += 1
-            if misses > _PATIENCE:
+            if misses > PATIENCE:
                 raise OutOfSentences(
                     f"The demo language runs out of new sentences after {begin + len(sources)} of "
                     f"{begin + pairs} pairs"
@@ -101,7 +101,7 @@ def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
         yield DemoPair(draft.source, draft.target, draft.phenomena)
 
 
-def _belongs(combinations: Iterable[tuple[str, str]], split: str) -> bool:
+def belongs(combinations: Iterable[tuple[str, str]], split: str) -> bool:
     """Returns whether a sentence with the given combinations belongs to the split."""
     splits = {combination_split(*combination) for combination in combinations}
     return (split == "train" and not splits) or split in splits <= {"train", split}

@@ -109,21 +109,30 @@ def _two_clauses(rng: Random, tense: str) -> tuple[Clause, Clause]:
 
 def that_clause(rng: Random) -> Draft:
     """Writes sentences such as "The girl knows that her uncle will arrive"."""
+    return joined(*that_clauses(rng), ("that", ", dass"))
+
+
+def that_clauses(rng: Random) -> tuple[Clause, Clause]:
+    """Picks a main clause such as "the girl knows", and its "that" clause."""
     verb, tense = rng.choice(_THAT), rng.choice(("present", "present", "past"))
     main = Clause(pick_subject(rng), verb, "present" if verb.english == "hope" else tense)
     if verb.english != "hope":
         main = perhaps_negated(rng, main, 0.15)
-    sub = _content(rng, main, "present past perfect future")
-    return joined(main, sub, ("that", ", dass"))
+    return main, _content(rng, main, "present past perfect future")
 
 
 def whether_clause(rng: Random) -> Draft:
     """Writes sentences such as "The girl asked whether her uncle had to work"."""
+    return joined(*whether_clauses(rng), ("whether", ", ob"))
+
+
+def whether_clauses(rng: Random) -> tuple[Clause, Clause]:
+    """Picks a main clause such as "the girl asked", and its "whether" clause."""
     tense = rng.choice(("present", "past"))
     verb = rng.choice(_WHETHER)
     main = Clause(pick_certain_subject(rng), verb, tense, negated=verb.english == "know")
     sub = _content(rng, main, "present future perfect")
-    return joined(main, replace(sub, negated=False), ("whether", ", ob"))
+    return main, replace(sub, negated=False)
 
 
 def _content(rng: Random, main: Clause, tenses: str) -> Clause:

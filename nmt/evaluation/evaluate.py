@@ -4,7 +4,7 @@ This module imports torch only for models in PyTorch, as `nmt.translator` does.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nmt.data.languages import code_problem, is_translated
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
+from nmt.evaluation.analysis import analyze
 from nmt.evaluation.bleu import (
     Counting,
     bleu_interval,
@@ -22,6 +23,7 @@ from nmt.evaluation.bleu import (
     ter,
 )
 from nmt.evaluation.comet import Comet
+from nmt.evaluation.contrastive import contrastive_accuracy, read_contrastive
 from nmt.evaluation.paper_bleu import CONVENTIONS, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
@@ -48,6 +50,8 @@ def evaluate(
     hypothesis: str | Path | None = None,
     baseline: str | Path | None = None,
     comet: str | None = None,
+    analysis: bool = False,
+    contrastive: str | Path | None = None,
     target_language: str | None = None,
     lowercase: bool = False,
     tokenize: str | None = None,
@@ -68,9 +72,13 @@ def evaluate(
         test_set: a test set of sacreBLEU, such as "wmt14/full". If neither `reference` nor
             `test_set` is given, the model's own `data.test` is used.
         hypothesis: file with translations, which are scored instead of a model's translations.
-            COMET also requires `source`.
+            COMET and the analysis also require `source`.
         baseline: file with another system's translations, for a paired significance test.
         comet: name of a COMET model for an additional score.
+        analysis: whether to analyze the translations (see `nmt.evaluation.analysis`). Opens the
+            model's `data.directory`, if its data is that of the model, to count words.
+        contrastive: file of contrastive pairs, for the model's accuracy on them (see
+            `nmt.evaluation.contrastive`).
         target_language: None for the model's target language.
         lowercase, tokenize: options of BLEU, see `Counting`.
         output: file for the translations, one per line.
@@ -88,11 +96,13 @@ def evaluate(
     files = [reference] if isinstance(reference, str | Path) else list(reference or [])
     _refuse_conflicts(
         model=model, source=source, reference=files or None, test_set=test_set,
-        hypothesis=hypothesis, comet=comet, target_language=target_language, device=device,
-        precision=precision, options=None if options == SearchOptions() else options,
+        hypothesis=hypothesis, comet=comet, analysis=analysis or None, contrastive=contrastive,
+        target_language=target_language, device=device, precision=precision,
+        options=None if options == SearchOptions() else options,
     )  # fmt: skip
     if output is not None:
-        read = [("source", source), ("hypothesis", hypothesis), ("baseline", baseline)]
+        read = [("source", source), ("hypothesis", hypothesis), ("baseline", baseline),
+                ("contrastive", contrastive)]  # fmt: skip
         check_output(Path(output), read=[*read, *(("reference", file) for file in files)])
     found = _found(Path(model), note) if model is not None else None
     language = _language(target_language, found, note)
@@ -104,19 +114,33 @@ def evaluate(
         check(references, name)
     others = _given(baseline, tests, check) if baseline is not None else None
     judge = Comet(comet) if comet is not None else None  # raises early if COMET is missing
-    if hypothesis is not None:
-        translations = _given(hypothesis, tests, check)
-    else:
-        assert found is not None
+    pairs = read_contrastive(Path(contrastive)) if contrastive is not None else None
+    if pairs is not None and model is not None:
+        from nmt.runs.model_directory import refuse_exported  # imports torch
+
+        refuse_exported(Path(model))
+    translator = None
+    if found is not None and (hypothesis is None or analysis or pairs is not None):
         if not is_exported(found.directory):
             precision = precision or "fp32"
         translator = Translator.load(found.directory, device=device, precision=precision, note=note)
+    if hypothesis is not None:
+        translations = _given(hypothesis, tests, check)
+    else:
+        assert translator is not None
         translations = _translated(translator, tests, options, note)
         check(translations, "the translations")
     if output is not None:
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
     result = _scored(translations, others, tests, counting, judge)
+    if analysis:
+        analyzed = analyze(translations, tests, counting, found, translator)
+        result = replace(result, analysis=analyzed)
+    if contrastive is not None and pairs is not None:
+        assert translator is not None
+        accuracy = contrastive_accuracy(translator, pairs, Path(contrastive))
+        result = replace(result, contrastive=accuracy)
     _warn(result, note)
     return result
 
@@ -135,10 +159,12 @@ def _refuse_conflicts(**arguments: object) -> None:
          "{reference} conflicts with {test_set}.", "Remove one of them."),
         (has & {"source", "reference"} == {"source"},
          "{source} requires {reference}.", "Add it."),
-        (is_given and not without_source and "comet" not in has,
+        (is_given and not without_source and not has & {"analysis", "comet"},
          "{source} conflicts with {hypothesis}.", "Remove {source}."),
-        ({"comet", "reference"} <= has and without_source,
-         "{comet} requires {source}.", "Add it."),
+        *(({name, "reference"} <= has and without_source,
+           f"{{{name}}} requires {{source}}.", "Add it.") for name in ("analysis", "comet")),
+        ("contrastive" in has and "model" not in has,
+         "{contrastive} requires {model}.", "Add it."),
         ("reference" in has and without_source and not is_given,
          "{reference} requires {source}.", "Add it."),
         (not has & {"model", "hypothesis"},

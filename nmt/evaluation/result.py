@@ -4,7 +4,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nmt.evaluation.analysis import Analysis
+from nmt.evaluation.analysis_tables import analysis_tables, contrastive_table
 from nmt.evaluation.bleu import Comparison, Scores
+from nmt.evaluation.contrastive import Contrastive
 from nmt.evaluation.test_sets import TestSet
 
 
@@ -24,6 +27,8 @@ class Evaluation:
     comet: float | None = None
     comet_model: str | None = None
     paper_bleu_convention: str | None = None
+    analysis: Analysis | None = None  # None unless requested
+    contrastive: Contrastive | None = None  # None without a file of contrastive pairs
 
     def as_json(self) -> dict[str, Any]:
         """Returns the scores as JSON values, with six decimals."""
@@ -42,11 +47,16 @@ class Evaluation:
             content |= {"comet": self.comet, "comet_model": self.comet_model}
         if self.comparison is not None:
             content["baseline"] = asdict(self.comparison)
+        content |= {
+            name: asdict(part)
+            for name in ("analysis", "contrastive")
+            if (part := getattr(self, name)) is not None
+        }
         # rounding removes errors such as 100.00000000000004
         return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
 
     def as_text(self) -> str:
-        """Returns one line of text per metric."""
+        """Returns one line of text per metric, and the tables of the analysis."""
         scores, (low, high) = self.scores, self.bleu_interval
         lines = [
             f"BLEU = {scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  {scores.bleu_signature}",
@@ -69,4 +79,8 @@ class Evaluation:
                 f"difference {baseline.chrf_difference:+.2f} (p = {baseline.chrf_p_value:.4f})  "
                 "paired bootstrap"
             )
-        return "\n".join([*lines, f"sentences = {scores.sentences}"])
+        lines.append(f"sentences = {scores.sentences}")
+        tables = analysis_tables(self.analysis) if self.analysis else []
+        if self.contrastive:
+            tables.append(contrastive_table(self.contrastive))
+        return "\n\n".join(["\n".join(lines), *(table.as_text() for table in tables)])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nmt import __version__
 from nmt.errors import ArgumentError, InputError, Note, one_line
 from nmt.lines.files import check_output, opened_output
+from nmt.reporting.analysis import all_tables, reliability
 from nmt.reporting.chart import HEIGHT, WIDTH
 from nmt.reporting.curves import chart_data, charts
 from nmt.reporting.run_record import RunRecord, number, read_runs
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-def report(runs: Sequence[Path], output: Path, note: Note) -> None:
+def report(runs: Sequence[Path], output: Path, note: Note, contrastive: Path | None = None) -> None:
     """Writes the page atomically.
 
     Translates and scores the test set of a finished run, unless the run already contains these
@@ -34,16 +35,18 @@ def report(runs: Sequence[Path], output: Path, note: Note) -> None:
         runs: run directories; duplicates are ignored.
         output: the HTML file, which is replaced if it exists.
         note: called with each user-facing message.
+        contrastive: file of contrastive pairs (see `nmt.evaluation.contrastive`).
 
     Raises:
         ArgumentError: `output` does not end in .html, or cannot be written (status 2).
-        InputError: a directory is not a run, or its settings cannot be read (status 2).
+        InputError: a directory is not a run, its settings cannot be read, or `contrastive` is not a
+            file of contrastive pairs (status 2).
         NoModelError: a run contains files of another run (status 3).
     """
-    check_output(output)
+    check_output(output, read=[("contrastive", contrastive)])
     if output.suffix.lower() not in (".html", ".htm"):
         raise ArgumentError("{output} {} must end in .html.", output)
-    page = render(read_runs(runs, note), note)
+    page = render(read_runs(runs, note, contrastive), note)
     with opened_output(output) as file:
         # text may contain control characters, and directory names need not be Unicode
         file.write("\n".join(map(one_line, page.split("\n"))).encode(errors="replace"))
@@ -72,6 +75,8 @@ def render(runs: Sequence[RunRecord], note: Note) -> str:
         missing=_named(runs, _missing),
         warnings=_named(runs, lambda run: run.warnings),
         scores=score_tables(runs),
+        analysis=all_tables(runs),
+        reliability=reliability(runs),
         charts=curves,
         data=chart_data(curves),
         samples=chosen,

@@ -6,7 +6,7 @@ still training, its data was deleted, or its model is damaged.
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from nmt.config import Config
 from nmt.errors import InputError, Note
+from nmt.evaluation.analysis import Analysis
 from nmt.evaluation.bleu import language_of
+from nmt.evaluation.contrastive import Contrastive, contrastive_accuracy, read_contrastive
 from nmt.evaluation.evaluate import evaluate
 from nmt.evaluation.paper_bleu import CONVENTIONS
 from nmt.reporting.chart import Point
@@ -24,8 +26,11 @@ from nmt.storage import manifest
 from nmt.storage.atomic import write_file
 from nmt.storage.opening import small_file
 from nmt.training.run_log import read_log
+from nmt.translator import Translator
 
 _MAX_TEST_BYTES = 200_000_000
+
+Judge = Callable[[Path], Contrastive]
 
 
 class TestScores(BaseModel):
@@ -36,7 +41,8 @@ class TestScores(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     model_sha256: str  # manifest hash of the model that has these scores
-    scores: dict[str, Any]  # the result of `Evaluation.as_json`
+    scores: dict[str, Any]  # the result of `Evaluation.as_json`, without the analysis
+    analysis: Analysis | None = None
     sources: list[str]
     references: list[str]
     translations: list[str]
@@ -70,6 +76,7 @@ class RunRecord:
     log: list[dict[str, Any]]
     model: dict[str, Any] | None = None  # the finished model's manifest
     test: TestScores | None = None
+    contrastive: Contrastive | None = None  # None without a file of contrastive pairs
     data: dict[str, Any] | None = None  # the prepared data's manifest
     missing: list[str] = field(default_factory=list)  # data that could not be read, with reasons
 
@@ -144,11 +151,14 @@ def _elapsed_s(line: dict[str, Any]) -> float | None:
     return None if found is None or found < 0 else found
 
 
-def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
+def read_runs(
+    directories: Sequence[Path], note: Note, contrastive: Path | None = None
+) -> list[RunRecord]:
     """Returns a record for each distinct run.
 
     Args:
         note: called with a message if data cannot be read or a test set is translated.
+        contrastive: file of contrastive pairs, for the accuracy of each finished model.
 
     Raises:
         InputError: a directory is not a run, or its settings cannot be read (status 2).
@@ -157,8 +167,11 @@ def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
     unique = list({os.path.realpath(directory): directory for directory in directories}.values())
     for directory in unique:
         _check(directory)
+    judge = _judge(contrastive, note) if contrastive else None
     names = _names([Path(os.path.realpath(directory)) for directory in unique])
-    return [_read(directory, name, note) for directory, name in zip(unique, names, strict=True)]
+    return [
+        _read(directory, name, judge, note) for directory, name in zip(unique, names, strict=True)
+    ]
 
 
 def _check(directory: Path) -> None:
@@ -181,7 +194,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _read(directory: Path, name: str, note: Note) -> RunRecord:
+def _read(directory: Path, name: str, judge: Judge | None, note: Note) -> RunRecord:
     run = RunDirectory(directory)
     config = run.settings()
     missing: list[str] = []
@@ -207,8 +220,17 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
             RunIdentity(run, b"", data).data_of(folder, content)
     if model and config.data.test:
         test = tried(lambda: _test_scores(run, config, model["sha256"], note))
+    judged = tried(lambda: judge(run.model)) if model and judge else None
     log = read_log(directory)
-    return RunRecord(directory, name, config, info(config), log, model, test, data, missing)
+    return RunRecord(directory, name, config, info(config), log, model, test, judged, data, missing)
+
+
+def _judge(file: Path, note: Note) -> Judge:
+    """Reads contrastive pairs, and returns a function that computes a model's accuracy on them."""
+    pairs = read_contrastive(file)
+    return lambda model: contrastive_accuracy(
+        Translator.load(model, precision="fp32", note=note), pairs, file
+    )
 
 
 def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
@@ -222,16 +244,17 @@ def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Not
         if path.is_file():  # reading a pipe would block
             kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
             is_of_today = kept.scores.get("paper_bleu_convention") == convention
-            if kept.model_sha256 == model_sha256 and is_of_today:
+            if kept.model_sha256 == model_sha256 and is_of_today and kept.analysis:
                 return kept
     except (OSError, InputError, ValidationError):
         pass  # missing or damaged: score again
     note(f"Translating the test set with {run.model}. Its scores are kept in {path}.")
-    found = evaluate(run.model, note=note)
+    found = evaluate(run.model, analysis=True, note=note)
     assert found.test_set.sources is not None
     test = TestScores(
         model_sha256=model_sha256,
-        scores=found.as_json(),
+        scores=replace(found, analysis=None).as_json(),
+        analysis=found.analysis,
         sources=found.test_set.sources,
         references=found.test_set.references[0],
         translations=found.translations,

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from nmt.evaluation.analysis_tables import Table
 from nmt.evaluation.bleu import compare
 from nmt.paper import EN_FR_BIG_IN_TEXT, TABLE_2
 from nmt.reporting.paper_models import newstest, table_3_row
 from nmt.reporting.run_record import RunRecord, number
-from nmt.reporting.tables import Table, described
+from nmt.reporting.tables import described
 
 MINUS = "\N{MINUS SIGN}"
 

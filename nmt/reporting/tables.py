@@ -1,26 +1,16 @@
 """Makes the tables of settings, data and cost."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from statistics import median_high
 from typing import Any
 
 from nmt import config as configuration
 from nmt.data.corpora import describe
+from nmt.evaluation.analysis_tables import Table
 from nmt.paper import TRAINING_FLOPS, sustained_flops
 from nmt.reporting.curves import time_unit
 from nmt.reporting.run_record import RunRecord, Sitting
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of the page; the first cell of each row is the row's name."""
-
-    caption: str
-    columns: list[str]
-    rows: list[list[str]]
-    notes: tuple[str, ...] = ()
 
 
 def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:

@@ -16,6 +16,11 @@ OF_TRANSLATING = ("--beam 5", "--length-penalty 1", "--batch-tokens 9", "--devic
         ("m --reference r --test-set x", "--reference conflicts with --test-set"),
         ("m --source s --reference r --hypothesis h", "--source conflicts with --hypothesis"),
         ("m --hypothesis h --reference r --comet", "--comet requires --source"),
+        ("m --hypothesis h --reference r --analysis", "--analysis requires --source"),
+        (
+            "--hypothesis h --reference r --target-language de --contrastive c",
+            "--contrastive requires MODEL",
+        ),
         (
             "--source s --reference r",
             "nothing to score. Add MODEL or --hypothesis",

@@ -389,7 +389,7 @@ def test_demo_sentences_in_both_directions() -> None:
 
 
 def test_a_demo_corpus_larger_than_the_language_is_one_line(monkeypatch) -> None:
-    monkeypatch.setattr("nmt.demo_language.corpus._PATIENCE", 0)  # with sentences of other splits
+    monkeypatch.setattr("nmt.demo_language.corpus.PATIENCE", 0)  # with sentences of other splits
     problem = (
         r"runs out of new sentences after \d+ of 99 pairs \(data.train, seed 3\)\. Lower demo.pairs"
     )

@@ -92,7 +92,7 @@ def test_held_out_combinations_are_never_in_training(drafts):
     for draft in drafts:
         splits = {corpus.combination_split(*pair) for pair in draft.combinations}
         for split in SPLITS:
-            if corpus._belongs(draft.combinations, split):
+            if corpus.belongs(draft.combinations, split):
                 accepted[split] += 1
                 assert splits <= {"train", split}
                 assert split == "train" or split in splits

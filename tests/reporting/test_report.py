@@ -13,9 +13,11 @@ from nmt import config as configuration
 from nmt.cli import main
 from nmt.config import validate
 from nmt.data.prepare import prepare
+from nmt.demo_language import contrastive_pairs
 from nmt.errors import InputError
 from nmt.paper import TABLE_3, sustained_flops
 from nmt.reporting import run_record
+from nmt.reporting.analysis import reliability
 from nmt.reporting.chart import Point, progress_axis, thinned, value_axis
 from nmt.reporting.curves import charts
 from nmt.reporting.info import info
@@ -130,6 +132,46 @@ def test_the_page_is_whole_and_asks_for_nothing_outside(trained: Path):
     tables = [t for t, _ in page.tags if t == "table"]
     assert len(tables) == len(page.texts["caption"]) > 4
     assert all(attributes.get("scope") for tag, attributes in page.tags if tag == "th")
+
+
+def test_the_analysis_is_shown(trained: Path, run: Path):
+    """Also of several runs, with their accuracy on contrastive pairs and a reliability diagram."""
+    kept = json.loads((trained / "evaluation/test.json").read_text())
+    analysis = kept["analysis"]
+    assert "analysis" not in kept["scores"]
+    assert analysis["missing"] == []
+    page, _ = page_of(trained)
+    lengths = analysis["by_source_length"]
+    for each in lengths:
+        bleu = "" if each["bleu"] is None else f"{each['bleu']:.2f}"
+        assert row(page, each["words"])[:2] == [f"{each['sentences']:,}", bleu]
+    assert sum(each["sentences"] for each in lengths) == 20
+    calibration = analysis["calibration"]
+    assert row(page, "all")[0] == f"{calibration['tokens']:,}"
+    assert f"{calibration['ece']:.2%}" in page.text
+    pairs = run.with_name("pairs.tsv")
+    cells = (vars(pair).values() for pair in contrastive_pairs(2, 1, "test"))
+    pairs.write_text("".join("\t".join(each) + "\n" for each in cells))
+    runs = read_runs([trained, run], print, pairs)
+    assert [each.contrastive.total.pairs for each in runs] == [12, 12]
+    diagram = reliability(runs)
+    assert [line.label for line, _ in diagram.lines] == [each.name for each in runs]
+    used = sum(each["tokens"] > 0 for each in calibration["bins"])
+    assert [drawn.marks.count("h0") for drawn in diagram.view.lines] == [0, used, used]
+    both = Page(render(runs, print))
+    assert row(both, "separable verb")[0] == "2"
+    assert diagram.summary.endswith(f"error {calibration['ece']:.1%}.")
+
+
+@pytest.mark.parametrize("value", ["null", '{"sentences": 20}', "[1]"])
+def test_a_damaged_analysis_is_computed_again(run: Path, value: str):
+    path = run / "evaluation/test.json"
+    kept = json.loads(path.read_text())
+    whole = kept["analysis"]
+    path.write_text(json.dumps(kept | {"analysis": json.loads(value)}))
+    _, said = page_of(run)
+    assert any("ranslating the test set" in line for line in said)
+    assert json.loads(path.read_text())["analysis"] == whole
 
 
 def test_text_is_never_markup(run: Path):

@@ -1,0 +1,247 @@
+"""Analyzes translations: scores by source length and word frequency, faults, calibration.
+
+docs/analysis.md defines each figure and names its source. Words are those that BLEU counts.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from nmt.data.prepared_data import PreparedData
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import InputError
+from nmt.evaluation.bleu import Counting, bleu_interval, bleu_metric, score
+from nmt.evaluation.calibration import Calibration, calibration
+from nmt.evaluation.test_sets import TestSet
+from nmt.runs.model_directory import FoundModel
+from nmt.translator import Translator
+
+LENGTHS = (10, 20, 30, 40, 50, 60)  # words; the bounds of both lists are compare-mt's defaults
+FREQUENCIES = (1, 2, 3, 4, 5, 10, 100, 1000)  # occurrences in the training data
+
+_REPEATED_WORDS, _EXCESS = 4, 2  # n and t of Guerreiro et al. (2023)
+
+Words = Callable[[str], list[str]]  # splits a text into words
+
+
+@dataclass(frozen=True)
+class LengthBucket:
+    """The scores of the sentences whose sources have a certain number of words."""
+
+    words: str  # such as "10-19"
+    sentences: int
+    bleu: float | None  # None without sentences
+    bleu_interval: tuple[float, float] | None  # 95%
+    chrf: float | None
+
+
+@dataclass(frozen=True)
+class FrequencyBucket:
+    """The accuracy of the words that occur a certain number of times in the training targets."""
+
+    occurrences: str  # such as "5-9"
+    reference_words: int
+    translation_words: int
+    matches: int  # words of a translation that its reference has too, each counted once
+    precision: float | None  # matches per translation word; None without such words
+    recall: float | None  # matches per reference word
+    f_measure: float | None
+
+
+@dataclass(frozen=True)
+class Faults:
+    """The numbers of suspicious texts."""
+
+    empty: int  # although the source is not
+    copies: int  # equal to the source
+    repetitive: (
+        int  # a sequence of four words occurs two or more times more often than any in the source
+    )
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The analysis of the translations of a test set."""
+
+    sentences: int
+    length_ratio: float  # words of the translations per word of the references
+    translations: Faults
+    references: Faults  # of the first list
+    by_source_length: list[LengthBucket]
+    by_word_frequency: list[FrequencyBucket] | None
+    calibration: Calibration | None
+    missing: list[str]  # the reason for each part that is None
+
+
+def analyze(
+    translations: Sequence[str],
+    tests: TestSet,
+    counting: Counting,
+    found: FoundModel | None = None,
+    translator: Translator | None = None,
+) -> Analysis:
+    """Analyzes translations of a test set with sources.
+
+    Args:
+        counting: the options of BLEU.
+        found: the model, whose training data gives the frequencies of words.
+        translator: the same model, for the calibration.
+
+    Raises:
+        InputError: the tokenizer for the source language is not installed.
+    """
+    assert tests.sources is not None
+    words = words_of(counting)
+    of_source = words_of({"target_language": found.config.data.source_language if found else None})
+    sources = list(map(of_source, tests.sources))
+    ours, theirs = ([words(text) for text in side] for side in (translations, tests.references[0]))
+    missing: list[str] = []
+    frequencies = calibrated = None
+    if found is None or translator is None:
+        missing.append("word frequencies and calibration: there is no model")
+    else:
+        try:
+            counts = training_counts(training_data(found), translator.tokenizer, words)
+            frequencies = by_word_frequency(ours, theirs, counts)
+        except InputError as error:
+            missing.append(f"word frequencies: {error.problems[0]}")
+        try:
+            calibrated = calibration(translator, tests.sources, tests.references[0])
+        except InputError as error:
+            missing.append(f"calibration: {error.problems[0]}")
+    whole = bleu_metric(**counting).corpus_score(translations, tests.references)
+    return Analysis(
+        sentences=len(translations),
+        length_ratio=whole.sys_len / max(1, whole.ref_len),
+        translations=_faults(translations, tests.sources, ours, sources),
+        references=_faults(tests.references[0], tests.sources, theirs, sources),
+        by_source_length=by_source_length(translations, tests.references, sources, counting),
+        by_word_frequency=frequencies,
+        calibration=calibrated,
+        missing=missing,
+    )
+
+
+def words_of(counting: Counting) -> Words:
+    """Returns the function that splits a text into the words that BLEU counts."""
+    metric = bleu_metric(**counting)
+    return lambda text: metric._preprocess_segment(text).split()
+
+
+def by_source_length(
+    translations: Sequence[str],
+    references: Sequence[Sequence[str]],
+    sources: Sequence[Sequence[str]],
+    counting: Counting,
+) -> list[LengthBucket]:
+    """Computes BLEU and chrF of the sentences in each range of source lengths, in words."""
+    places: list[list[int]] = [[] for _ in range(len(LENGTHS) + 1)]
+    for index, words in enumerate(sources):
+        places[_bucket(len(words), LENGTHS)].append(index)
+    found = []
+    for name, indices in zip(_names((0, *LENGTHS)), places, strict=True):
+        texts = [[side[i] for i in indices] for side in (translations, *references)]
+        if not indices:
+            found.append(LengthBucket(name, 0, None, None, None))
+            continue
+        scores, interval = score(*texts, **counting), bleu_interval(*texts, **counting)
+        found.append(LengthBucket(name, len(indices), scores.bleu, interval, scores.chrf))
+    return found
+
+
+def by_word_frequency(
+    translations: Iterable[Sequence[str]],
+    references: Iterable[Sequence[str]],
+    counts: Counter[str],
+) -> list[FrequencyBucket]:
+    """Computes the accuracy of words by their frequency, as compare-mt does (Neubig et al., 2019).
+
+    Args:
+        translations, references: the words of each sentence.
+        counts: the frequency of each word in the training data.
+    """
+    totals = [[0, 0, 0] for _ in range(len(FREQUENCIES) + 1)]
+    for translation, reference in zip(translations, references, strict=True):
+        ours, theirs = Counter(translation), Counter(reference)
+        for column, words in enumerate((theirs, ours, ours & theirs)):
+            for word, times in words.items():
+                totals[_bucket(counts[word], FREQUENCIES)][column] += times
+    return [
+        FrequencyBucket(
+            name, reference, translation, matches,
+            precision=matches / translation if translation else None,
+            recall=matches / reference if reference else None,
+            f_measure=2 * matches / (translation + reference) if translation + reference else None,
+        )
+        for name, (reference, translation, matches) in zip(
+            _names((0, *FREQUENCIES)), totals, strict=True
+        )
+    ]  # fmt: skip
+
+
+def training_data(model: FoundModel) -> PreparedData:
+    """Opens the data that the model was trained on.
+
+    Raises:
+        InputError: `data.directory` has no prepared data, or other data than the model's.
+    """
+    directory = Path(model.config.data.directory)
+    data = PreparedData.open(directory, "It is needed to count the words of the training targets.")
+    if data.manifest["data_sha256"] != model.manifest.get("data_sha256"):
+        raise InputError(f"The data in {directory} is not the data in the model's manifest.")
+    return data
+
+
+def training_counts(data: PreparedData, tokenizer: Tokenizer, words: Words) -> Counter[str]:
+    """Counts the words of the training targets, each pair once, whatever the weight of its corpus.
+
+    Raises:
+        InputError: a shard is damaged.
+    """
+    from tqdm import tqdm
+
+    counts: Counter[str] = Counter()
+    shards = data.shards("train")
+    with tqdm(desc="counted", unit=" pairs", total=sum(map(len, shards)), disable=None,
+              leave=False) as bar:  # fmt: skip
+        for shard in shards:
+            data.verify(shard)
+            for index in range(len(shard)):
+                counts.update(words(tokenizer.decode(shard.target[index].tolist())))
+                bar.update()
+    return counts
+
+
+def _faults(
+    texts: Sequence[str],
+    sources: Sequence[str],
+    words: Sequence[Sequence[str]],
+    source_words: Sequence[Sequence[str]],
+) -> Faults:
+    pairs = [(text.strip(), source.strip()) for text, source in zip(texts, sources, strict=True)]
+    return Faults(
+        empty=sum(not text and bool(source) for text, source in pairs),
+        copies=sum(text == source != "" for text, source in pairs),
+        repetitive=sum(
+            _repeats(each) >= _repeats(of_source) + _EXCESS
+            for each, of_source in zip(words, source_words, strict=True)
+        ),
+    )
+
+
+def _repeats(words: Sequence[str]) -> int:
+    """Returns how often the most frequent sequence of `_REPEATED_WORDS` words occurs."""
+    shifted = (words[i:] for i in range(_REPEATED_WORDS))
+    return max(Counter(zip(*shifted, strict=False)).values(), default=0)
+
+
+def _bucket(value: int, bounds: Sequence[int]) -> int:
+    return sum(value >= bound for bound in bounds)
+
+
+def _names(bounds: Sequence[int]) -> list[str]:
+    """Names the ranges that begin at each of the bounds: 0, 1, 2-4, 5 or more."""
+    inner = [f"{a:,}-{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in pairwise(bounds)]
+    return [*inner, f"{bounds[-1]:,} or more"]

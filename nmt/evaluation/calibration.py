@@ -1,0 +1,109 @@
+"""Measures how well a model's token probabilities are calibrated, on reference translations.
+
+Expected calibration error (ECE): Guo et al. (2017). On translation models and label smoothing:
+Müller et al. (2019).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from nmt.data.pair import Pair
+from nmt.data.tokenizer import with_eos
+from nmt.decoding.score import max_tokens, top_predictions
+from nmt.errors import InputError
+from nmt.translator import Translator
+
+BINS = 15  # as in Guo et al. (2017)
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The tokens whose confidence is above `low` and at most `high`."""
+
+    low: float
+    high: float
+    tokens: int
+    confidence: Share | None  # mean; None without tokens
+    accuracy: Share | None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The confidence and accuracy of a model that reads the references.
+
+    The confidence is the probability of the most likely token. The token is accurate if it is the
+    reference's. EOS counts as a token.
+    """
+
+    ece: Share
+    confidence: Share  # mean of all tokens
+    accuracy: Share
+    tokens: int
+    sentences: int
+    too_long: int  # sentences that are left out because they are too long for the model
+    label_smoothing: float  # the setting with which the model was trained
+    bins: list[Bin]  # of equal width
+
+
+def calibration(
+    translator: Translator, sources: Sequence[str], references: Sequence[str]
+) -> Calibration:
+    """Computes the calibration of a model, with teacher forcing.
+
+    Raises:
+        NoModelError: the model was exported, or its scores are NaN.
+        InputError: every sentence is too long for the model.
+    """
+    sides = (translator.tokenizer.encode_batch(side) for side in (sources, references))
+    pairs = [
+        Pair(with_eos(source), with_eos(target)) for source, target in zip(*sides, strict=True)
+    ]
+    limit = max_tokens(translator)
+    short = [pair for pair in pairs if max(len(pair.source), len(pair.target)) <= limit]
+    if not short:
+        raise InputError(f"Every sentence has more than {limit:,} tokens.")
+    confidences, hits = top_predictions(translator.transformer, short)
+    bins = binned(confidences, hits)
+    return Calibration(
+        ece=expected_calibration_error(bins),
+        confidence=float(confidences.mean()),
+        accuracy=float(hits.mean()),
+        tokens=len(hits),
+        sentences=len(short),
+        too_long=len(pairs) - len(short),
+        label_smoothing=translator.config.training.label_smoothing,
+        bins=bins,
+    )
+
+
+def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
+    """Sorts tokens into `BINS` bins of equal width by their confidence.
+
+    Args:
+        confidences: (N,) probabilities.
+        hits: (N,) whether each token is accurate.
+    """
+    edges = np.linspace(0, 1, BINS + 1)
+    places = np.digitize(confidences, edges[1:-1], right=True)
+    found = []
+    for place, (low, high) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
+        inside = places == place
+        means = [float(each[inside].mean()) for each in (confidences, hits) if inside.any()]
+        found.append(Bin(low, high, int(inside.sum()), *(means or (None, None))))
+    return found
+
+
+def expected_calibration_error(bins: Sequence[Bin]) -> float:
+    """Returns the mean over tokens of |accuracy - confidence| of their bins."""
+    gaps = [
+        each.tokens * abs(each.accuracy - each.confidence)
+        for each in bins
+        if each.accuracy is not None and each.confidence is not None
+    ]
+    return sum(gaps) / sum(each.tokens for each in bins)

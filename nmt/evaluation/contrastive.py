@@ -1,0 +1,116 @@
+"""Measures how often a model prefers a right translation to a wrong one.
+
+Contrastive pairs: LingEval97 (Sennrich, 2017) and ContraPro (Müller et al., 2018).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from nmt.decoding.score import max_tokens, score_translations
+from nmt.errors import InputError, count
+from nmt.storage.opening import read_lines
+from nmt.translator import Translator
+
+_COLUMNS = ("source", "right translation", "wrong translation", "category")
+_REMEDY = "Write source, right translation, wrong translation and category, separated by tabs."
+_Z = 1.96  # quantile of the normal distribution for a 95% interval
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The share of pairs whose right translation has the higher score."""
+
+    pairs: int
+    right: int
+    accuracy: float  # 0 to 1
+    interval: tuple[float, float]  # 95%, Wilson (1927)
+
+    @classmethod
+    def of(cls, results: Sequence[bool]) -> Self:
+        """Counts the results of one or more pairs."""
+        n, right = len(results), sum(results)
+        share, spread = right / n, _Z**2 / n
+        middle = (share + spread / 2) / (1 + spread)
+        half = (spread * share * (1 - share) + spread**2 / 4) ** 0.5 / (1 + spread)
+        return cls(n, right, share, (max(0.0, middle - half), min(1.0, middle + half)))
+
+
+@dataclass(frozen=True)
+class Contrastive:
+    """Contrastive accuracy by category and in total."""
+
+    file: str
+    total: Accuracy
+    categories: dict[str, Accuracy]  # in the order of the file
+
+
+@dataclass(frozen=True)
+class ContrastivePair:
+    """A line of a file of contrastive pairs."""
+
+    source: str
+    right: str
+    wrong: str
+    category: str
+
+
+def read_contrastive(path: Path) -> list[ContrastivePair]:
+    """Reads contrastive pairs: tab-separated source, right and wrong translation, category.
+
+    Raises:
+        InputError: the file cannot be read or is empty, or a line is not a contrastive pair.
+    """
+    pairs = list(_parsed(path))
+    if not pairs:
+        raise InputError(f"{path} is empty. {_REMEDY}")
+    return pairs
+
+
+def _parsed(path: Path) -> Iterator[ContrastivePair]:
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) != len(_COLUMNS):
+            raise InputError(
+                f"{path}:{number}: The line has {count(len(cells), 'column')}, not 4. {_REMEDY}"
+            )
+        if empty := [name for name, cell in zip(_COLUMNS, cells, strict=True) if not cell]:
+            raise InputError(f"{path}:{number}: The {empty[0]} is empty. Add its text.")
+        pair = ContrastivePair(*cells)
+        if pair.right == pair.wrong:
+            raise InputError(
+                f"{path}:{number}: The right and the wrong translation are equal. Change one of "
+                "them, or remove the line."
+            )
+        yield pair
+
+
+def contrastive_accuracy(
+    translator: Translator, pairs: Sequence[ContrastivePair], path: Path
+) -> Contrastive:
+    """Scores the pairs of a file as `nmt score` does.
+
+    A pair counts as right if the log-probability of the right translation is higher than that of
+    the wrong one. Log-probabilities are not divided by the length.
+
+    Raises:
+        InputError: a text is too long for the model.
+        NoModelError: the model was exported, or its scores are NaN.
+    """
+    limit = max_tokens(translator)
+    for number, pair in enumerate(pairs, start=1):
+        texts = [pair.source, pair.right, pair.wrong]
+        if max(map(len, translator.tokenizer.encode_batch(texts))) >= limit:
+            raise InputError(f"{path}:{number}: A text has more than {limit:,} tokens. Shorten it.")
+    targets = [*(pair.right for pair in pairs), *(pair.wrong for pair in pairs)]
+    sources = [pair.source for pair in pairs] * 2
+    scores = [each.log_probability for each in score_translations(translator, sources, targets)]
+    results: dict[str, list[bool]] = {}
+    for pair, right, wrong in zip(pairs, scores, scores[len(pairs) :], strict=False):
+        results.setdefault(pair.category, []).append(right > wrong)
+    return Contrastive(
+        str(path),
+        Accuracy.of([each for some in results.values() for each in some]),
+        {category: Accuracy.of(some) for category, some in results.items()},
+    )
