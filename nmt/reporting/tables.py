@@ -22,6 +22,12 @@ class Table:
     rows: list[list[str]]
     notes: tuple[str, ...] = ()
 
+    def as_markdown(self) -> str:
+        """Returns the table and its notes, for the recipes."""
+        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
+        table = [f"| {' | '.join(cells)} |" for cells in lines]
+        return "\n".join([*table, "", *self.notes]) + "\n"
+
 
 def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:
     """Returns tables of settings in which the runs differ from each other or from the paper."""
@@ -126,6 +132,11 @@ def cost_table(runs: Sequence[RunRecord]) -> Table:
 
 def _time_spent(run: RunRecord) -> str:
     return time_spent(run) if run.sittings else "not in the log"
+
+
+def signed(value: float) -> str:
+    """Formats a difference: +1.23, −0.40."""
+    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def time_spent(run: RunRecord) -> str:
