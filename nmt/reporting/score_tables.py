@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nmt import config as configuration
-from nmt.paper import EN_FR_BIG_IN_TEXT, TABLE_2
+from nmt.paper import EN_FR_BIG_IN_TEXT, TABLE_2, TABLE_2_OTHERS
 from nmt.reporting.differences import System, difference_table
 from nmt.reporting.paper_models import newstest, table_3_row
 from nmt.reporting.run_record import RunRecord, number
@@ -144,6 +144,10 @@ def _paper_table(run: RunRecord) -> Table:
         rows.append(_tested_beside(run, f"{tested}, Table 2, {nearest}", paper))
         if language == "fr" and nearest == "big":
             notes.append(f"The text of §6.1 gives {EN_FR_BIG_IN_TEXT} for this model.")
+        for other in TABLE_2_OTHERS:
+            if language in other.bleu:
+                name = f"Table 2, {other.name} ({other.source})"
+                rows.append(_tested_beside(run, name, other.bleu[language]))
     row = table_3_row(run.config)
     last = run.validations[-1] if run.validations else {}
     if row and tested == "newstest2013" and run.config.training.average_last == 1:
