@@ -8,6 +8,7 @@ command, repeat it: finished runs are kept, and a stopped run continues from its
 """
 
 import argparse
+import hashlib
 import itertools
 import json
 import shutil
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for use as a script
 
 from nmt.benchmark import flops
 from nmt.cli.terminal import run_script, say
-from nmt.config import Config, Model, differences, load
+from nmt.config import Config, Model, load
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data import kept_test_set
 from nmt.data.plan import Plan
@@ -74,6 +75,7 @@ class Result:
 
     system: str
     seed: int
+    settings_sha256: str  # of the configuration, which includes the budget
     parameters: int
     steps: int
     minutes: float  # of training, including validations and checkpoints
@@ -173,16 +175,18 @@ def steps_within(budget: float, system: str, config: Config) -> int:
 
 def finished(config: Config) -> Result | None:
     """Returns the result of an earlier call with the same settings and the same budget."""
-    run = RunDirectory(Path(config.training.run_directory))
-    if not (run.path / RESULT).exists() or differences(run.settings(), config):
-        return None
-    return Result(**json.loads((run.path / RESULT).read_text()))
+    path = Path(config.training.run_directory) / RESULT
+    found = Result(**json.loads(path.read_text())) if path.exists() else None
+    return found if found and found.settings_sha256 == _sha256(config) else None
+
+
+def _sha256(config: Config) -> str:
+    return hashlib.sha256(config.to_yaml().encode()).hexdigest()
 
 
 def trained(system: str, config: Config) -> Result:
     """Trains or resumes a run and measures its finished model on the test set."""
     run = RunDirectory(Path(config.training.run_directory))
-    (run.path / RESULT).unlink(missing_ok=True)
     translator, state = (trained_lstm if system == LSTM else trained_transformer)(config)
     tests = kept_test_set.read(run.test_set, config.data, None)
     assert tests
@@ -193,6 +197,7 @@ def trained(system: str, config: Config) -> Result:
     result = Result(
         system=system,
         seed=config.training.seed,
+        settings_sha256=_sha256(config),
         parameters=sum(each.numel() for each in translator.transformer.parameters()),
         steps=state.step,
         minutes=state.elapsed_s / 60,

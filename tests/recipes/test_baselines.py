@@ -164,8 +164,8 @@ def test_flops_are_those_that_torch_counts():
 
 @pytest.fixture
 def command(settings, tmp_path: Path) -> list[str]:
-    """Arguments without a budget; the configuration has six steps and validations every two."""
-    config = settings(training__validate_every=2, training__checkpoint_every=2)
+    """Arguments without a budget; each step has a checkpoint, every second step a validation."""
+    config = settings(training__validate_every=2, training__checkpoint_every=1)
     (tmp_path / "tiny.yaml").write_text(config.to_yaml(), encoding="utf-8")
     return [str(tmp_path / "tiny.yaml"), "data.test=[{demo: {pairs: 20, seed: 1}}]",
             "--lstm", "model.d_model=16", "--output", str(tmp_path / "out")]  # fmt: skip
@@ -189,9 +189,14 @@ def test_a_stopped_command_ends_with_the_same_bytes_and_finished_runs_are_kept(
         assert each["curve"][1]["flops"] == each["flops"] > each["curve"][0]["flops"]
         assert math.isfinite(each["curve"][1]["nll"])
 
+    kept = sorted((tmp_path / "out" / "lstm" / "seed-1" / "checkpoints").iterdir())
+    assert [path.name for path in kept] == ["lstm-00000003", "lstm-00000004"]  # average_last
+
     with monkeypatch.context() as patched:
         patched.setattr(baselines, "trained", lambda *_: pytest.fail("trained again"))
         baselines.main([*command, "--steps", "4"])
+        with pytest.raises(pytest.fail.Exception, match="trained again"):  # more steps
+            baselines.main([*command, "--steps", "5"])
     assert capsys.readouterr().out == printed
 
     again = [*command[:-1], str(tmp_path / "again"), "--steps", "4"]
