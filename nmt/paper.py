@@ -53,6 +53,35 @@ TABLE_2 = {
 EN_FR_BIG_IN_TEXT = 41.0  # the same figure in the text of §6.1
 # Table 2, EN-DE: training time x number of GPUs x sustained FLOP/s, not a count of operations
 TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
+
+
+@dataclass(frozen=True)
+class OtherSystem:
+    """Another system of Table 2, with the figures that the paper gives for it on newstest2014."""
+
+    name: str
+    source: str
+    bleu: dict[str, float]  # by target language
+    training_flops: dict[str, float]  # by target language, as in TRAINING_FLOPS
+
+
+_ZHOU, _WU = "Zhou et al., 2016", "Wu et al., 2016"
+_GEHRING, _SHAZEER = "Gehring et al., 2017", "Shazeer et al., 2017"
+TABLE_2_OTHERS = (
+    OtherSystem("ByteNet", "Kalchbrenner et al., 2016", {"de": 23.75}, {}),
+    OtherSystem("Deep-Att + PosUnk", _ZHOU, {"fr": 39.2}, {"fr": 1.0e20}),
+    OtherSystem("GNMT + RL", _WU, {"de": 24.6, "fr": 39.92}, {"de": 2.3e19, "fr": 1.4e20}),
+    OtherSystem("ConvS2S", _GEHRING, {"de": 25.16, "fr": 40.46}, {"de": 9.6e18, "fr": 1.5e20}),
+    OtherSystem("MoE", _SHAZEER, {"de": 26.03, "fr": 40.56}, {"de": 2.0e19, "fr": 1.2e20}),
+    OtherSystem("Deep-Att + PosUnk, ensemble", _ZHOU, {"fr": 40.4}, {"fr": 8.0e20}),
+    OtherSystem(
+        "GNMT + RL, ensemble", _WU, {"de": 26.30, "fr": 41.16}, {"de": 1.8e20, "fr": 1.1e21}
+    ),
+    OtherSystem(
+        "ConvS2S, ensemble", _GEHRING, {"de": 26.36, "fr": 41.29}, {"de": 7.7e19, "fr": 1.2e21}
+    ),
+)
+
 # Sustained single-precision FLOP/s per GPU (§6.1, footnote 5)
 SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 

@@ -49,7 +49,8 @@ _EXTRAS = {  # packages that only some commands need
     "plots": ("matplotlib",),
     "serve": ("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop"),
     "train": (
-        "datasets", "jinja2", "pyarrow", "regex", "sacrebleu", "sacremoses", "tensorboard",
+        "datasets", "jinja2", "mpmath", "pyarrow", "regex", "sacrebleu", "sacremoses",
+        "tensorboard",
     ),
 }  # fmt: skip
 

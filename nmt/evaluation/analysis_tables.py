@@ -1,30 +1,9 @@
 """Makes tables of an analysis, for `nmt evaluate` and for the report."""
 
-from dataclasses import dataclass
-
 from nmt.evaluation.analysis import Analysis
 from nmt.evaluation.calibration import Calibration
 from nmt.evaluation.contrastive import Accuracy, Contrastive
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of text; the first cell of each row is the row's name."""
-
-    caption: str
-    columns: list[str]
-    rows: list[list[str]]
-    notes: tuple[str, ...] = ()
-
-    def as_text(self) -> str:
-        """Returns the table with aligned columns."""
-        lines = [self.columns, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        aligned = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-            for row in lines
-        ]
-        return "\n".join([self.caption, *aligned, *self.notes])
+from nmt.evaluation.table import Table
 
 
 def analysis_tables(analysis: Analysis) -> list[Table]:

@@ -99,15 +99,24 @@ def interval(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[float, float]:
     """Returns the interval of `bleu_interval` for any metric of sacreBLEU."""
+    scores = sorted(resampled_scores(metric, hypotheses, references))
+    outside = len(scores) // 40  # 2.5% on each side
+    return scores[outside], scores[-1 - outside]
+
+
+def resampled_scores(
+    metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[float]:
+    """Returns the scores of 1000 resamples of the sentences, each 0 to 100.
+
+    All translations of a test set are scored on the same resamples (see `bleu_interval` for the
+    seed), so the scores of two systems are paired.
+    """
     from sacrebleu.significance import _bootstrap_resample
 
     statistics = metric._extract_corpus_statistics(hypotheses, references)
     _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
-    scores = sorted(
-        min(found.score, 100.0) for found in resampled
-    )  # rounding errors can exceed 100
-    outside = len(scores) // 40  # 2.5% on each side
-    return scores[outside], scores[-1 - outside]
+    return [min(found.score, 100.0) for found in resampled]  # rounding errors can exceed 100
 
 
 def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, str]:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nmt.evaluation.analysis_tables import Table, analysis_tables, contrastive_table
+from nmt.evaluation.analysis_tables import analysis_tables, contrastive_table
+from nmt.evaluation.table import Table
 from nmt.reporting.chart import Axis, Line, marks, path
 from nmt.reporting.curves import Drawn, View
 from nmt.reporting.run_record import RunRecord

@@ -219,7 +219,7 @@ def _read(directory: Path, name: str, judge: Judge | None, note: Note) -> RunRec
         if content:  # raises NoModelError if it belongs to another run
             RunIdentity(run, b"", data).data_of(folder, content)
     if model and config.data.test:
-        test = tried(lambda: _test_scores(run, config, model["sha256"], note))
+        test = tried(lambda: test_scores(run, config, model["sha256"], note))
     judged = tried(lambda: judge(run.model)) if model and judge else None
     log = read_log(directory)
     return RunRecord(directory, name, config, info(config), log, model, test, judged, data, missing)
@@ -233,10 +233,14 @@ def _judge(file: Path, note: Note) -> Judge:
     )
 
 
-def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
+def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
     """Returns the scores in the run if they are valid for the model, otherwise computes them.
 
     Saves new scores if the run is writable.
+
+    Args:
+        config: the run's configuration, which must have a test set.
+        model_sha256: the hash in the manifest of the finished model.
     """
     path = run.test_scores
     convention = CONVENTIONS.get(language_of(config.data.target_language))

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.evaluation.analysis_tables import Table
-from nmt.evaluation.bleu import compare
-from nmt.paper import EN_FR_BIG_IN_TEXT, TABLE_2
+from nmt import config as configuration
+from nmt.evaluation.table import Table
+from nmt.paper import EN_FR_BIG_IN_TEXT, TABLE_2, TABLE_2_OTHERS
+from nmt.reporting.differences import System, difference_table
 from nmt.reporting.paper_models import newstest, table_3_row
 from nmt.reporting.run_record import RunRecord, number
-from nmt.reporting.tables import described
-
-MINUS = "\N{MINUS SIGN}"
+from nmt.reporting.tables import described, signed
 
 # Names for keys of `Evaluation.as_json`, in the order of the table; other keys follow
 METRICS = {
@@ -23,8 +22,11 @@ METRICS = {
 
 
 def score_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns tables of test scores, of validation scores, and of a comparison with the paper."""
-    tables = [_test_table(runs), _validation_table(runs), *map(_paper_table, runs)]
+    """Returns tables of test and validation scores, and of comparisons with each other and the
+    paper.
+    """
+    tables = [_test_table(runs), *_differences(runs), _validation_table(runs)]
+    tables += map(_paper_table, runs)
     return [table for table in tables if table.rows]
 
 
@@ -38,9 +40,6 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
         cells = [_score(run, key) for run in tested]
         if any(cells):
             rows.append([METRICS.get(key, key), *cells])
-    if len(tested) > 1:
-        rows.append(_against_first(tested))
-        notes.append(f"Difference from {tested[0].name}: paired bootstrap, p as in sacreBLEU.")
     for run in tested:
         assert run.test
         for key, value in run.test.scores.items():
@@ -56,23 +55,46 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
     return Table(caption, ["", *(run.name for run in tested)], rows, tuple(dict.fromkeys(notes)))
 
 
-def _against_first(tested: Sequence[RunRecord]) -> list[str]:
-    """Returns a table row with the difference of each run's BLEU from the first run's."""
-    first = tested[0].test
-    cells = [f"BLEU, difference from {tested[0].name}", ""]
-    for run in tested[1:]:
-        assert first and run.test
-        if (run.test.sources, run.test.references) != (first.sources, first.references):
-            cells.append("different test set")
-            continue
-        found = compare(
-            run.test.translations,
-            first.translations,
-            run.test.references,
-            target_language=run.config.data.target_language,
-        )
-        cells.append(f"{_signed(found.bleu_difference)} (p = {found.bleu_p_value:.3f})")
-    return cells
+def _differences(runs: Sequence[RunRecord]) -> list[Table]:
+    """Returns a table that compares the systems on the test set of the first, if there are several.
+
+    Runs that differ only in `training.seed` and in their directories are one system.
+    """
+    systems: list[list[RunRecord]] = []
+    for run in runs:
+        if run.test:
+            own = next((some for some in systems if _is_same(some[0], run)), None)
+            if own is None:
+                systems.append([run])
+            else:
+                own.append(run)
+    if len(systems) < 2:
+        return []
+    references = _texts(systems[0][0])
+    comparable = [some for some in systems if all(_texts(run) == references for run in some)]
+    others = [_system_name(some) for some in systems if some not in comparable]
+    return [difference_table(list(map(_system, comparable)), others)]
+
+
+def _is_same(one: RunRecord, other: RunRecord) -> bool:
+    found = configuration.differences(one.config, other.config)
+    return found.keys() <= {"training.seed", "training.run_directory"}
+
+
+def _texts(run: RunRecord) -> tuple[list[str], list[str]]:
+    assert run.test
+    return run.test.sources, run.test.references
+
+
+def _system(runs: Sequence[RunRecord]) -> System:
+    translations = [run.test.translations for run in runs if run.test]
+    language = runs[0].config.data.target_language
+    return System.of(_system_name(runs), translations, _texts(runs[0])[1], language)
+
+
+def _system_name(runs: Sequence[RunRecord]) -> str:
+    others = len(runs) - 1
+    return runs[0].name + (f" and {others} more" if others else "")
 
 
 def _score(run: RunRecord, key: str) -> str:
@@ -123,6 +145,10 @@ def _paper_table(run: RunRecord) -> Table:
         rows.append(_tested_beside(run, f"{tested}, Table 2, {nearest}", paper))
         if language == "fr" and nearest == "big":
             notes.append(f"The text of §6.1 gives {EN_FR_BIG_IN_TEXT} for this model.")
+        for other in TABLE_2_OTHERS:
+            if language in other.bleu:
+                name = f"Table 2, {other.name} ({other.source})"
+                rows.append(_tested_beside(run, name, other.bleu[language]))
     row = table_3_row(run.config)
     last = run.validations[-1] if run.validations else {}
     if row and tested == "newstest2013" and run.config.training.average_last == 1:
@@ -167,12 +193,8 @@ def _beside(
 ) -> list[str]:
     if ours is None:
         return [name, "", f"{paper:g}", "", ""]
-    interval = f"{_signed(bounds[0] - paper)} to {_signed(bounds[1] - paper)}" if bounds else ""
-    return [name, f"{ours:.2f}", f"{paper:g}", _signed(ours - paper), interval]
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", MINUS)
+    interval = f"{signed(bounds[0] - paper)} to {signed(bounds[1] - paper)}" if bounds else ""
+    return [name, f"{ours:.2f}", f"{paper:g}", signed(ours - paper), interval]
 
 
 def interval_text(scores: dict[str, Any], key: str, digits: int = 2) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt import config as configuration
 from nmt.data.corpora import describe
-from nmt.evaluation.analysis_tables import Table
+from nmt.evaluation.table import Table
 from nmt.paper import TRAINING_FLOPS, sustained_flops
 from nmt.reporting.curves import time_unit
 from nmt.reporting.run_record import RunRecord, Sitting
@@ -116,6 +116,11 @@ def cost_table(runs: Sequence[RunRecord]) -> Table:
 
 def _time_spent(run: RunRecord) -> str:
     return time_spent(run) if run.sittings else "not in the log"
+
+
+def signed(value: float) -> str:
+    """Formats a difference: +1.23, −0.40."""
+    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def time_spent(run: RunRecord) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,10 @@ from nmt.cli.terminal import run_script, say
 from nmt.config import Config, differences, load
 from nmt.data.prepare import prepare
 from nmt.errors import InputError
+from nmt.evaluation.significance import mean_interval
 from nmt.paper import TABLE_3
+from nmt.reporting.differences import System, difference_table
+from nmt.reporting.run_record import TestScores, test_scores
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
 
@@ -39,9 +42,6 @@ RESULT, SECONDS = "table3.json", "seconds"  # in each run directory
 _TICK_S = 10.0  # interval at which the training time is saved
 
 PAPER = {row.name: row for row in TABLE_3}
-
-# Student's t at 97.5% for 1, 2, ... degrees of freedom; the last value is conservative for more
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         content = json.dumps([asdict(result) for result in results], indent=1)
         atomic.write_file(arguments.output / "table.json", content + "\n")
         atomic.write_file(arguments.output / "table.md", table(results))
-    print(table(results), end="")
+    compared = differences_between(results, arguments.output)
+    atomic.write_file(arguments.output / "table.md", table(results) + compared)
+    print(table(results) + compared, end="")
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -202,12 +204,11 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
     """Measures a finished run, and saves the result in its directory."""
     import torch
 
-    from nmt.evaluation.evaluate import evaluate
     from nmt.reporting.info import info
 
     model = RunDirectory(run).model
     facts = manifest.read(model, "model")
-    scores = evaluate(model, note=say).as_json()
+    scores = test_scores(RunDirectory(run), config, facts["sha256"], say).scores
     torch.cuda.empty_cache()  # frees memory for the next run; does nothing without a GPU
     result = Result(
         row=row,
@@ -252,11 +253,35 @@ def table(results: Sequence[Result]) -> str:
         "| --- " * 10 + "|",
         *(f"| {' | '.join(_cells(row))} |" for row in by_row),
         "",
-        "95% intervals: over seeds (Student's t) if a row has several, otherwise over sentences.",
+        "95% intervals: over seeds (Student's t) if a row has several, otherwise over sentences. "
+        "Overlapping intervals decide nothing; the table of differences tests them.",
         f"BLEU: {results[0].bleu_signature}; then with the paper's tokenization, and the paper's.",
         "The paper's figures: WMT14 EN-DE, newstest2013.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def differences_between(results: Sequence[Result], output: Path) -> str:
+    """Returns a Markdown table of the rows' differences in BLEU from the row base, or from the
+    first row; "" for a single row.
+    """
+    rows = sorted({result.row for result in results}, key=_order)
+    if len(rows) < 2:
+        return ""
+    systems = []
+    for row in rows:
+        runs = [output / row / f"seed-{each.seed}" for each in results if each.row == row]
+        tests = [_kept_scores(run) for run in runs]
+        language = RunDirectory(runs[0]).settings().data.target_language
+        translations = [test.translations for test in tests]
+        systems.append(System.of(row, translations, tests[0].references, language))
+    return "\n" + difference_table(systems).as_markdown()
+
+
+def _kept_scores(run: Path) -> TestScores:
+    directory = RunDirectory(run)
+    model = manifest.read(directory.model, "model")
+    return test_scores(directory, directory.settings(), model["sha256"], say)
 
 
 def _cells(results: Sequence[Result]) -> list[str]:
@@ -287,9 +312,7 @@ def _estimate(values: Sequence[float], alone: tuple[float, float] | None = None)
     '2.00 (-0.48 to 4.48)'
     """
     middle = mean(values)
-    if len(values) > 1:
-        half = _T[min(len(values) - 1, len(_T)) - 1] * stdev(values) / math.sqrt(len(values))
-        alone = (middle - half, middle + half)
+    alone = mean_interval(values) or alone
     return f"{middle:.2f}" + (f" ({alone[0]:.2f} to {alone[1]:.2f})" if alone else "")
 
 

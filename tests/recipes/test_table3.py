@@ -100,6 +100,7 @@ def test_a_run_out_of_time_is_measured_where_it_is_and_never_again(
         table3.main([*stopped, "--minutes", "10"])
     first = capsys.readouterr().out
     assert first == (tmp_path / "out" / "table.md").read_text()
+    assert "difference from" not in first
     (result,) = json.loads((tmp_path / "out" / "table.json").read_text())
     assert (result["steps"], result["seed"], result["changes"]) == (2, 1, {})
     assert "| base |  | 2 |" in first
@@ -111,6 +112,11 @@ def test_a_run_out_of_time_is_measured_where_it_is_and_never_again(
     monkeypatch.setattr(subprocess, "Popen", refuse)
     table3.main([*stopped, "--minutes", "10"])
     assert capsys.readouterr().out == first
+    shutil.copytree(tmp_path / "out" / "base", tmp_path / "out" / "a_heads_1")
+    both = [table3.Result(**result), table3.Result(**(result | {"row": "a_heads_1"}))]
+    compared = table3.differences_between(both, tmp_path / "out")
+    assert "| difference from base | over seeds | over sentences |" in compared
+    assert re.search(r"\| a_heads_1 \| 1 \| [\d.]+ \| \+0.00 \|  \| .*, p = 1.000 \|", compared)
     with pytest.raises(InputError, match=r"model\.dropout is 0\.3, but .* with 0\.1"):
         table3.main([*stopped, "--minutes", "10", "model.dropout=0.3"])
     with pytest.raises(AssertionError, match="started again"):  # more minutes allow more steps

@@ -15,6 +15,7 @@ from nmt.config import validate
 from nmt.data.prepare import prepare
 from nmt.demo_language import contrastive_pairs
 from nmt.errors import InputError
+from nmt.evaluation.bleu import bleu_metric
 from nmt.paper import TABLE_3, sustained_flops
 from nmt.reporting import run_record
 from nmt.reporting.analysis import reliability
@@ -413,6 +414,32 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
 )  # fmt: skip
 def test_the_papers_flops_are_of_its_gpus_alone(device: str, flops: float | None):
     assert sustained_flops(device) == flops
+
+
+def test_runs_that_differ_in_their_seeds_are_one_system(trained: Path):
+    """Systems: two seeds of one configuration, another dropout, and one with another test set."""
+    references = [f"the dog number {n} sees {m} cats ." for n in range(5) for m in range(4)]
+    better, worse = ([r.replace(a, "") for r in references] for a in ("number", "sees"))
+
+    def run(name: str, translations: list[str], *settings: str, sources: str = "a") -> RunRecord:
+        texts = {"sources": [sources] * 20, "references": references, "translations": translations}
+        override = [*settings, f"training.run_directory=runs/{name}"]
+        config = configuration.load(CONFIGS / "transformer_base.yaml", override)
+        return replace(wmt_record([], texts, bleu=1.0), name=name, config=config)
+
+    runs = [
+        run("base/1", worse), run("base/2", worse[:10] + better[10:], "training.seed=2"),
+        run("dry/1", better, "model.dropout=0"), run("far/1", better, "model.d_ff=1", sources="b"),
+    ]  # fmt: skip
+    page = Page(render(runs, print))
+    heading = ["", "runs", "BLEU", "difference from base/1 and 1 more"]
+    assert heading[1:] == next(c for c in page.rows if c[:2] == heading[:2])[1:4]
+    base, dry, far = (row(page, name) for name in ("base/1 and 1 more", "dry/1", "far/1"))
+    assert (base[0], dry[0], far[2]) == ("2", "1", "different test set")
+    scores = [bleu_metric("de").corpus_score(each, [references]).score for each in (worse, better)]
+    assert dry[1] == f"{scores[1]:.2f}"
+    assert dry[3] == "" and "95%: +" in dry[4]
+    assert not [c for c in Page(render(runs[:2], print)).rows if c[:2] == heading[:2]]
 
 
 def test_french_is_set_beside_the_paper_in_its_convention():

@@ -1,0 +1,123 @@
+"""Tests whether the scores of two systems differ, over seeds and over sentences.
+
+A system is a configuration that was trained once or several times, with different seeds. Two
+questions are independent of each other:
+
+* Over seeds: would the difference remain if the systems were trained again? Welch's t-test (1947)
+  compares the scores of the runs, which all have the same test set.
+* Over sentences: would the difference between these models remain on other sentences? Paired
+  bootstrap resampling (Koehn, 2004) compares the models on resampled test sets.
+
+Two 95% intervals that overlap do not show that two systems are equal, so neither question is
+answered by comparing intervals. If several systems are compared with the same baseline,
+`holm` corrects the p-values of each question (Holm, 1979).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, variance
+
+import numpy as np
+
+LEVEL = 0.95  # of all intervals
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A system's mean score minus that of the baseline."""
+
+    value: float
+    interval: tuple[float, float]  # 95%
+    p_value: float  # two-sided
+
+
+def over_seeds(scores: Sequence[float], baseline: Sequence[float]) -> Difference | None:
+    """Compares the scores of runs by Welch's t-test, which allows for unequal variances.
+
+    Returns:
+        None if a side has fewer than two runs, or if no score varies.
+    """
+    if min(len(scores), len(baseline)) < 2:
+        return None
+    shares = [variance(side) / len(side) for side in (scores, baseline)]
+    error = math.sqrt(sum(shares))
+    if not error:
+        return None
+    freedom = error**4 / sum(
+        share**2 / (len(side) - 1) for share, side in zip(shares, (scores, baseline), strict=True)
+    )
+    value = mean(scores) - mean(baseline)
+    half = students_quantile(freedom) * error
+    return Difference(value, (value - half, value + half), students_p(value / error, freedom))
+
+
+def over_sentences(
+    scores: Sequence[float],
+    resampled: Sequence[Sequence[float]],
+    baseline: Sequence[float],
+    baseline_resampled: Sequence[Sequence[float]],
+) -> Difference:
+    """Compares mean scores by paired bootstrap resampling, for these runs and no others.
+
+    With one run per side, the p-value is that of `sacrebleu --paired-bs`.
+
+    Args:
+        scores, baseline: the score of each run.
+        resampled, baseline_resampled: for each run, its scores on the same resampled test sets, as
+            `resampled_scores` returns them.
+    """
+    value = mean(scores) - mean(baseline)
+    found = np.mean(resampled, axis=0) - np.mean(baseline_resampled, axis=0)
+    sizes = np.abs(found)
+    more = int((sizes - sizes.mean() > abs(value)).sum())
+    outside = len(found) // 40  # 2.5% on each side
+    low, high = np.sort(found)[[outside, -1 - outside]].tolist()
+    return Difference(value, (low, high), (more + 1) / (len(found) + 1) if value else 1.0)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Corrects p-values for their number by Holm's method, which bounds the family-wise error.
+
+    The smallest of n values is multiplied by n, the next by n - 1, and so on. No result is smaller
+    than that of a smaller p-value, or larger than 1.
+    """
+    corrected = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected
+
+
+def mean_interval(scores: Sequence[float]) -> tuple[float, float] | None:
+    """Returns the 95% interval of the mean over seeds (Student's t); None for a single run."""
+    if len(scores) < 2:
+        return None
+    half = students_quantile(len(scores) - 1) * math.sqrt(variance(scores) / len(scores))
+    return mean(scores) - half, mean(scores) + half
+
+
+def students_p(t: float, freedom: float) -> float:
+    """Returns the probability that |T| exceeds |t|, where T has Student's t distribution.
+
+    It is the regularized incomplete beta function I_x(freedom / 2, 1 / 2) at
+    x = freedom / (freedom + t²) (Abramowitz and Stegun, 1964, 26.7.1).
+    """
+    from mpmath import betainc
+
+    x = freedom / (freedom + t**2)
+    return float(betainc(freedom / 2, 0.5, 0, x, regularized=True))
+
+
+def students_quantile(freedom: float) -> float:
+    """Returns the t that |T| exceeds with a probability of 5%."""
+    low, high = 0.0, 1.0
+    while students_p(high, freedom) > 1 - LEVEL:
+        high *= 2
+    for _ in range(60):  # halves the interval until its ends are neighboring numbers
+        middle = (low + high) / 2
+        low, high = (middle, high) if students_p(middle, freedom) > 1 - LEVEL else (low, middle)
+    return high
