@@ -282,6 +282,10 @@ class Model(Section):
     norm: Literal["post", "pre"] = _paper(
         "model.norm", "post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))"
     )
+    norm_type: Literal["layer", "rms"] = Field(
+        default="layer",
+        description="layer: LayerNorm (§3.1); rms: RMSNorm (Zhang & Sennrich, 2019)",
+    )
     attention_window: Positive | None = _paper(
         "model.attention_window",
         "restricts self-attention (not cross-attention) to a neighborhood of size r around each "

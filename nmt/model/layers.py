@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -26,12 +27,26 @@ if TYPE_CHECKING:
 LAYER_NORM_EPSILON = 1e-5  # torch's default; the paper does not state it
 
 
+class RMSNorm(nn.RMSNorm):
+    """x / sqrt(mean(x²) + epsilon) * weight (Zhang & Sennrich, 2019), in the dtype of its input."""
+
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Sets the weight to 1, as the constructor does."""
+        self.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) -> (..., D)"""
+        with torch.autocast(x.device.type, enabled=False):  # it would convert x to fp32
+            return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+
 def new_norm(model: Model) -> nn.Module:
     """Returns a layer that normalizes the last dimension: (..., D) -> (..., D).
 
     All normalization layers of the model are created by this function.
     """
-    return LayerNorm(model.d_model, eps=LAYER_NORM_EPSILON)
+    norm = RMSNorm if model.norm_type == "rms" else LayerNorm
+    return norm(model.d_model, eps=LAYER_NORM_EPSILON)
 
 
 class FeedForward(nn.Module):
