@@ -274,13 +274,19 @@ class Model(Section):
     )
     activation_dropout: Probability = _paper(
         "model.activation_dropout",
-        "dropout after the ReLU of the feed-forward networks; not in the paper",
+        "dropout on the inner activations of the feed-forward networks; not in the paper",
     )
     positions: Literal["sinusoidal", "learned"] = _paper(
         "model.positions", "positional encoding (§3.5)"
     )
     norm: Literal["post", "pre"] = _paper(
         "model.norm", "post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))"
+    )
+    feed_forward: Literal["relu", "swiglu"] = Field(
+        default="relu",
+        description="activation of the feed-forward networks: ReLU (§3.3), or SwiGLU (Shazeer, "
+        "2020), which has three matrices instead of two and therefore as many weights with 2/3 of "
+        "d_ff",
     )
     norm_type: Literal["layer", "rms"] = Field(
         default="layer",

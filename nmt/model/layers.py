@@ -50,11 +50,15 @@ def new_norm(model: Model) -> nn.Module:
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2, Eq. 2."""
+    """max(0, x W1 + b1) W2 + b2, Eq. 2, or with SwiGLU (swish(x W + b) * (x V + c)) W2 + b2.
+
+    SwiGLU is from Shazeer (2020), who has no biases. W and V are stacked in one matrix.
+    """
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
-        self.inner = Linear(model.d_model, model.d_ff)
+        self.is_gated = model.feed_forward == "swiglu"
+        self.inner = Linear(model.d_model, *[model.d_ff] * (2 if self.is_gated else 1))
         self.outer = Linear(model.d_ff, model.d_model)
         self.dropout = Dropout(model.activation_dropout, randomness)
 
@@ -64,7 +68,10 @@ class FeedForward(nn.Module):
 
     def units(self, x: Tensor) -> Tensor:
         """Returns the inner activations, before dropout: (..., D) -> (..., F)."""
-        return F.relu(self.inner(x))
+        if not self.is_gated:
+            return F.relu(self.inner(x))
+        gate, linear = self.inner(x).chunk(2, dim=-1)
+        return F.silu(gate) * linear
 
 
 class Residual(nn.Module):
