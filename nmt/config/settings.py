@@ -276,8 +276,10 @@ class Model(Section):
         "model.activation_dropout",
         "dropout on the inner activations of the feed-forward networks; not in the paper",
     )
-    positions: Literal["sinusoidal", "learned"] = _paper(
-        "model.positions", "positional encoding (§3.5)"
+    positions: Literal["sinusoidal", "learned", "rotary"] = _paper(
+        "model.positions",
+        "positional encoding: sinusoidal or learned (§3.5), added to embeddings; rotary: queries "
+        "and keys of self-attention are rotated (Su et al., 2021)",
     )
     norm: Literal["post", "pre"] = _paper(
         "model.norm", "post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))"
@@ -305,6 +307,8 @@ class Model(Section):
             raise ValueError(
                 f"model.d_model must be even for sines and cosines, but is {self.d_model}"
             )
+        if self.positions == "rotary" and self.d_k % 2:
+            raise ValueError(f"model.d_k must be even for rotary positions, but is {self.d_k}")
         return self
 
 
