@@ -1,7 +1,8 @@
 """Counts FLOPs by formula: products with weights, and the two matrix products of attention.
 
-A multiply-add counts as two FLOPs. Norms, softmax, look-ups, dropout, Adam, padding and recomputed
-values do not count, so that a faster way to the same result has a higher FLOP rate.
+A multiply-add counts as two FLOPs. Norms, softmax, look-ups, rotations, dropout, the optimizer,
+padding and recomputed values do not count, so that a faster way to the same result has a higher
+FLOP rate. (`nmt.training.optimizers.optimizer_flops` counts Muon's products.)
 
 In formulas: d d_model, h heads, k d_k, v d_v, f d_ff, V vocabulary size.
 """

@@ -356,6 +356,12 @@ class Training(Section):
     learning_rate_factor: Scale = _paper(
         "training.learning_rate_factor", "factor on the learning rate of Eq. 3; 1: the paper"
     )
+    optimizer: Literal["adam", "lion", "muon"] = Field(
+        default="adam",
+        description="adam (§5.3); lion (Chen et al., 2023), which needs a third to a tenth of "
+        "Adam's learning rate; muon (Jordan et al., 2024) for the weights of the layers' matrix "
+        "products and Adam for all other parameters, with one learning rate",
+    )
     label_smoothing: Probability = _paper(
         "training.label_smoothing",
         "probability mass that is spread evenly over the vocabulary (§5.4)",
