@@ -351,7 +351,14 @@ class Training(Section):
     )
     warmup_steps: Positive = _paper(
         "training.warmup_steps",
-        "steps over which the learning rate rises (Eq. 3); they also determine its peak",
+        "steps over which the learning rate rises (Eq. 3); without decay_after they also determine "
+        "its peak",
+    )
+    decay_after: Positive | None = Field(
+        default=None,
+        description="step until which the learning rate stays at its peak, at least warmup_steps. "
+        "Then the rate falls as in Eq. 3, in which this step replaces warmup_steps: with this "
+        "setting, the length of the warm-up does not change the peak or the later rates",
     )
     learning_rate_factor: Scale = _paper(
         "training.learning_rate_factor", "factor on the learning rate of Eq. 3; 1: the paper"
@@ -423,6 +430,16 @@ class Training(Section):
                 f"training.keep_checkpoints ({self.keep_checkpoints})"
             )
         return self
+
+    @model_validator(mode="after")
+    def _rises_before_it_falls(self) -> Self:
+        if self.decay_after is not None and self.decay_after < self.warmup_steps:
+            raise ValueError(
+                f"training.decay_after ({self.decay_after}) must be at least "
+                f"training.warmup_steps ({self.warmup_steps})"
+            )
+        return self
+
 
 
 class Decoding(Section):
