@@ -30,6 +30,7 @@ Layers = Annotated[int, Field(ge=1, le=1000)]
 Width = Annotated[int, Field(ge=1, le=100_000)]
 Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 Probability = Annotated[float, Field(ge=0, le=0.99)]
+Decay = Annotated[float, Field(ge=0, le=0.999999)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
 Hours = Annotated[float, Field(gt=0, le=100_000)]
@@ -409,11 +410,16 @@ class Training(Section):
         description="measure of the best validation: highest bleu, highest chrf or lowest nll "
         "(nats per target token)",
     )
-    finished_model: Literal["better", "average"] = Field(
+    ema_decay: Decay | None = Field(
+        default=None,
+        description="decay of an exponential moving average of the weights, which every checkpoint "
+        "contains beside the weights: e <- decay * e + (1 - decay) * weights after each step",
+    )
+    finished_model: Literal["better", "average", "ema"] = Field(
         default="better",
         description="average: the mean of the last average_last checkpoints (§6.1); better: that "
         "mean or the best checkpoint, whichever has the better validation by best_by; without "
-        "data.validation the mean",
+        "data.validation the mean; ema: the moving average of ema_decay at the last step",
     )
     initialize_from: Word | None = Field(
         default=None, description="model, checkpoint or run directory to fine-tune"
@@ -440,6 +446,11 @@ class Training(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _moving_average_exists(self) -> Self:
+        if self.finished_model == "ema" and self.ema_decay is None:
+            raise ValueError("training.finished_model: ema requires training.ema_decay")
+        return self
 
 
 class Decoding(Section):

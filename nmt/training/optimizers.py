@@ -139,6 +139,7 @@ def _new_adam(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Ad
     return torch.optim.Adam(parameters, lr=rate, betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True)
 
 
+EMA = "ema"  # state of each parameter with `training.ema_decay`: the moving average of its values
 # State of each parameter, in the optimizer's names; the number of steps is the checkpoint's.
 _STATES: dict[type[Optimizer], tuple[str, ...]] = {
     torch.optim.Adam: ("exp_avg", "exp_avg_sq"), Lion: ("exp_avg",),
@@ -159,7 +160,30 @@ def new_optimizer(module: nn.Module, config: Config) -> Optimizer:
         optimizer = Lion(module.parameters(), rate)
     else:
         optimizer = _new_adam(module.parameters(), rate)
+    optimizer.defaults[EMA] = config.training.ema_decay
     return optimizer
+
+
+def update_moving_average(optimizer: Optimizer) -> None:
+    """Updates the moving average of the weights after a step, if `training.ema_decay` is set.
+
+    e <- decay * e + (1 - decay) * weights; after the first step, e = weights. The average does not
+    change if the step was skipped.
+    """
+    decay = optimizer.defaults[EMA]
+    if decay is None:
+        return
+    for parameter, state in optimizer.state.items():
+        if EMA in state:
+            average = state[EMA]
+            average.lerp_(_unless_skipped(optimizer, parameter.detach(), average), 1 - decay)
+        else:
+            state[EMA] = parameter.detach().clone()
+
+
+def moving_average(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
+    """Returns the moving average of each parameter, in host memory."""
+    return {name: optimizer.state[p][EMA].cpu() for name, p in module.named_parameters()}
 
 
 def highest_rate(config: Config) -> float | None:
@@ -180,8 +204,14 @@ def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
             state, torch.zeros(()).expand_as(parameter)
         )
         for name, parameter in module.named_parameters()
-        for state in _STATES[type(optimizer)]
+        for state in _states(optimizer)
     }
+
+
+def _states(optimizer: Optimizer) -> tuple[str, ...]:
+    """Returns the names of the states that a checkpoint has for each parameter."""
+    has_average = optimizer.defaults[EMA] is not None
+    return (*_STATES[type(optimizer)], *([EMA] if has_average else []))
 
 
 def restore_state(
@@ -196,7 +226,7 @@ def restore_state(
     Raises:
         NoModelError: `tensors` is the state of another optimizer, or has impossible values.
     """
-    states = _STATES[type(optimizer)]
+    states = _states(optimizer)
     found = {name.partition(".")[0] for name in tensors}
     if found != {*states}:
         raise NoModelError(
