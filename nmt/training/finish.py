@@ -14,7 +14,7 @@ from nmt.training.begin import Training
 from nmt.training.distributed import StopRequest
 from nmt.training.health import shortcomings, too_few
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimizers import moving_average
+from nmt.training.optimizers import averaged_weights
 from nmt.training.run_log import RunLog
 from nmt.training.saving import raise_if_stopped
 from nmt.training.validation import Validation, validate
@@ -50,7 +50,7 @@ def _moving_average(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Returns the moving average of the weights, and facts about it as `_mean_or_best` does."""
     run, settings = training.run, training.run.config.training
-    weights = moving_average(training.optimizer, training.loss_module.transformer)
+    weights = averaged_weights(training.optimizer, training.loss_module.transformer)
     result = _validated(training, weights, stop, step)
     facts: dict[str, Any] = {"step": step, "ema_decay": settings.ema_decay, "warnings": []}
     if result:

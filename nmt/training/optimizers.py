@@ -50,7 +50,7 @@ class Lion(Optimizer):
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is not None:
-                    average = _moving_average(self, weight)
+                    average = _average_gradient(self, weight)
                     gradient = _unless_skipped(self, weight.grad, average)
                     sign = average.lerp(gradient, 1 - LION_BETAS[0]).sign_()
                     weight.sub_(_unless_skipped(self, sign, 0.0), alpha=group["lr"])
@@ -83,7 +83,7 @@ class Muon(Optimizer):
         rate = self.param_groups[-1]["lr"]
         for weight, rows in self._rows.items():
             if weight.grad is not None:
-                average = _moving_average(self, weight)
+                average = _average_gradient(self, weight)
                 gradient = _unless_skipped(self, weight.grad, average)
                 average.lerp_(gradient, 1 - MUON_MOMENTUM)
                 update = gradient.lerp(average, MUON_MOMENTUM)
@@ -91,8 +91,8 @@ class Muon(Optimizer):
                 weight.sub_(_unless_skipped(self, update, 0.0), alpha=MUON_SCALE * rate)
 
 
-def _moving_average(optimizer: Optimizer, weight: Tensor) -> Tensor:
-    """Returns the state `exp_avg` of a parameter, which is 0 before the first step."""
+def _average_gradient(optimizer: Optimizer, weight: Tensor) -> Tensor:
+    """Returns the moving average of a parameter's gradient, which is 0 before the first step."""
     state = optimizer.state[weight]
     if not state:
         state["exp_avg"] = torch.zeros_like(weight)
@@ -181,7 +181,7 @@ def update_moving_average(optimizer: Optimizer) -> None:
             state[EMA] = parameter.detach().clone()
 
 
-def moving_average(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
+def averaged_weights(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
     """Returns the moving average of each parameter, in host memory."""
     return {name: optimizer.state[p][EMA].cpu() for name, p in module.named_parameters()}
 

@@ -10,7 +10,7 @@ from torch import nn
 from nmt.errors import InputError
 from nmt.storage import manifest
 from nmt.training.optimizers import (
-    moving_average,
+    averaged_weights,
     new_optimizer,
     skip_if_not_finite,
     update_moving_average,
@@ -45,7 +45,7 @@ def test_the_average_is_the_sum_of_its_parts_and_waits_for_skipped_steps(setting
             expected = weight
         elif step < 5:
             expected = 0.75 * expected + 0.25 * weight
-    found = moving_average(optimizer, module)
+    found = averaged_weights(optimizer, module)
     assert list(found) == ["weight", "bias"]
     torch.testing.assert_close(found["weight"].double(), expected, atol=1e-6, rtol=1e-6)
     assert not torch.allclose(found["weight"], module.weight)
