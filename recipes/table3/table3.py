@@ -29,7 +29,7 @@ import numpy as np
 from nmt.cli.terminal import run_script, say
 from nmt.config import Config, differences, load
 from nmt.data.prepare import prepare
-from nmt.errors import InputError
+from nmt.errors import DivergedError, InputError, Status
 from nmt.paper import TABLE_3
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
@@ -95,7 +95,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         result = _finished(run, config, arguments.minutes)
         if result is None:
             say(f"[{number}/{len(runs)}] {row}, seed {seed}")
-            train([str(paths[row]), *overrides, *place], run, arguments.minutes)
+            try:
+                train([str(paths[row]), *overrides, *place], run, arguments.minutes)
+            except DivergedError as error:
+                say(f"[{number}/{len(runs)}] {row}, seed {seed} is not in the table. {error}")
+                continue
             result = measure(run, config, row, changes[row])
         say(
             f"[{number}/{len(runs)}] {row}, seed {seed}: PPL {result.ppl:.2f}, "
@@ -105,7 +109,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         content = json.dumps([asdict(result) for result in results], indent=1)
         atomic.write_file(arguments.output / "table.json", content + "\n")
         atomic.write_file(arguments.output / "table.md", table(results))
-    print(table(results), end="")
+    if results:
+        print(table(results), end="")
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -178,6 +183,10 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
     Args:
         arguments: arguments of `nmt train`: the configuration and overrides.
         minutes: training time in total over all calls.
+
+    Raises:
+        DivergedError: the run diverged. (Under torchrun the status does not say so.)
+        InputError: the run failed, or its time was over before the first step.
     """
     from nmt.runs.checkpoint import sound_checkpoints
 
@@ -187,6 +196,8 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
         if not checkpoints:
             raise InputError(f"{run} took no step within {minutes:g} minutes. Raise --minutes.")
         status = _run([*arguments, f"training.max_steps={checkpoints[0].step}"], run, math.inf)
+    if status == Status.DIVERGED:
+        raise DivergedError(f"Training diverged in {run}. See the message above.")
     if status:
         raise InputError(f"nmt train failed with status {status} in {run}. See its message above.")
 

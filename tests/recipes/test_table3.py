@@ -162,6 +162,15 @@ def test_the_perplexity_is_validations_in_fp32_whatever_the_run_was_trained_in(s
     assert manifest.read(model, "model")["validation"]["ppl"] != pytest.approx(found, rel=1e-6)
 
 
+def test_a_run_that_diverges_is_left_out(stopped, tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setattr(table3, "_run", lambda *_: 4)
+    table3.main([*stopped, "--seeds", "1", "2"])
+    said = capsys.readouterr()
+    assert said.out == "" and not (tmp_path / "out" / "table.md").exists()
+    for seed in (1, 2):
+        assert f"base, seed {seed} is not in the table. Training diverged in" in said.err
+
+
 def test_too_little_time_for_a_step_is_said(stopped, tmp_path: Path):
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(InputError, match="no step within 1e-09 minutes"):
