@@ -1,7 +1,8 @@
 """Counts FLOPs by formula: products with weights, and the two matrix products of attention.
 
-A multiply-add counts as two FLOPs. Norms, softmax, look-ups, dropout, Adam, padding and recomputed
-values do not count, so that a faster way to the same result has a higher FLOP rate.
+A multiply-add counts as two FLOPs. Norms, softmax, look-ups, rotations, dropout, the optimizer,
+padding and recomputed values do not count, so that a faster way to the same result has a higher
+FLOP rate. (`nmt.training.optimizers.optimizer_flops` counts Muon's products.)
 
 In formulas: d d_model, h heads, k d_k, v d_v, f d_ff, V vocabulary size.
 """
@@ -69,7 +70,7 @@ def _of_source(model: Model) -> int:
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     seen = d * h * (model.d_k + model.d_v)
-    encoder_layer = self_attention + 2 * d * model.d_ff
+    encoder_layer = self_attention + _of_feed_forward(model)
     return model.encoder_layers * encoder_layer + model.decoder_layers * seen
 
 
@@ -78,8 +79,14 @@ def _of_target(model: Model, vocabulary_size: int) -> int:
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     cross_attention = d * h * model.d_k + h * model.d_v * d
-    layer = self_attention + cross_attention + 2 * d * model.d_ff
+    layer = self_attention + cross_attention + _of_feed_forward(model)
     return model.decoder_layers * layer + vocabulary_size * d
+
+
+def _of_feed_forward(model: Model) -> int:
+    """Returns the multiply-adds per token of one feed-forward network."""
+    matrices = 3 if model.feed_forward == "swiglu" else 2
+    return matrices * model.d_model * model.d_ff
 
 
 def _of_weighing(model: Model, encoder: int, decoder: int, cross: int) -> int:

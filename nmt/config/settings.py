@@ -30,6 +30,7 @@ Layers = Annotated[int, Field(ge=1, le=1000)]
 Width = Annotated[int, Field(ge=1, le=100_000)]
 Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 Probability = Annotated[float, Field(ge=0, le=0.99)]
+Decay = Annotated[float, Field(ge=0, le=0.999999)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
 Hours = Annotated[float, Field(gt=0, le=100_000)]
@@ -274,13 +275,25 @@ class Model(Section):
     )
     activation_dropout: Probability = _paper(
         "model.activation_dropout",
-        "dropout after the ReLU of the feed-forward networks; not in the paper",
+        "dropout on the inner activations of the feed-forward networks; not in the paper",
     )
-    positions: Literal["sinusoidal", "learned"] = _paper(
-        "model.positions", "positional encoding (§3.5)"
+    positions: Literal["sinusoidal", "learned", "rotary"] = _paper(
+        "model.positions",
+        "positional encoding: sinusoidal or learned (§3.5), added to embeddings; rotary: queries "
+        "and keys of self-attention are rotated (Su et al., 2021)",
     )
     norm: Literal["post", "pre"] = _paper(
         "model.norm", "post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))"
+    )
+    feed_forward: Literal["relu", "swiglu"] = Field(
+        default="relu",
+        description="activation of the feed-forward networks: ReLU (§3.3), or SwiGLU (Shazeer, "
+        "2020), which has three matrices instead of two and therefore as many weights with 2/3 of "
+        "d_ff",
+    )
+    norm_type: Literal["layer", "rms"] = Field(
+        default="layer",
+        description="layer: LayerNorm (§3.1); rms: RMSNorm (Zhang & Sennrich, 2019)",
     )
     attention_window: Positive | None = _paper(
         "model.attention_window",
@@ -295,6 +308,8 @@ class Model(Section):
             raise ValueError(
                 f"model.d_model must be even for sines and cosines, but is {self.d_model}"
             )
+        if self.positions == "rotary" and self.d_k % 2:
+            raise ValueError(f"model.d_k must be even for rotary positions, but is {self.d_k}")
         return self
 
 
@@ -337,10 +352,23 @@ class Training(Section):
     )
     warmup_steps: Positive = _paper(
         "training.warmup_steps",
-        "steps over which the learning rate rises (Eq. 3); they also determine its peak",
+        "steps over which the learning rate rises (Eq. 3); without decay_after they also determine "
+        "its peak",
+    )
+    decay_after: Positive | None = Field(
+        default=None,
+        description="step until which the learning rate stays at its peak, at least warmup_steps. "
+        "Then the rate falls as in Eq. 3, in which this step replaces warmup_steps: with this "
+        "setting, the length of the warm-up does not change the peak or the later rates",
     )
     learning_rate_factor: Scale = _paper(
         "training.learning_rate_factor", "factor on the learning rate of Eq. 3; 1: the paper"
+    )
+    optimizer: Literal["adam", "lion", "muon"] = Field(
+        default="adam",
+        description="adam (§5.3); lion (Chen et al., 2023), which needs a third to a tenth of "
+        "Adam's learning rate; muon (Jordan et al., 2024) for the weights of the layers' matrix "
+        "products and Adam for all other parameters, with one learning rate",
     )
     label_smoothing: Probability = _paper(
         "training.label_smoothing",
@@ -382,11 +410,16 @@ class Training(Section):
         description="measure of the best validation: highest bleu, highest chrf or lowest nll "
         "(nats per target token)",
     )
-    finished_model: Literal["better", "average"] = Field(
+    ema_decay: Decay | None = Field(
+        default=None,
+        description="decay of an exponential moving average of the weights, which every checkpoint "
+        "contains beside the weights: e <- decay * e + (1 - decay) * weights after each step",
+    )
+    finished_model: Literal["better", "average", "ema"] = Field(
         default="better",
         description="average: the mean of the last average_last checkpoints (§6.1); better: that "
         "mean or the best checkpoint, whichever has the better validation by best_by; without "
-        "data.validation the mean",
+        "data.validation the mean; ema: the moving average of ema_decay at the last step",
     )
     initialize_from: Word | None = Field(
         default=None, description="model, checkpoint or run directory to fine-tune"
@@ -402,6 +435,21 @@ class Training(Section):
                 f"training.average_last ({self.average_last}) must not exceed "
                 f"training.keep_checkpoints ({self.keep_checkpoints})"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _rises_before_it_falls(self) -> Self:
+        if self.decay_after is not None and self.decay_after < self.warmup_steps:
+            raise ValueError(
+                f"training.decay_after ({self.decay_after}) must be at least "
+                f"training.warmup_steps ({self.warmup_steps})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _moving_average_exists(self) -> Self:
+        if self.finished_model == "ema" and self.ema_decay is None:
+            raise ValueError("training.finished_model: ema requires training.ema_decay")
         return self
 
 

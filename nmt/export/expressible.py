@@ -8,7 +8,10 @@ from nmt.errors import InputError
 
 
 def refuse_inexpressible(
-    config: Config, expressed: Mapping[str, Collection[Any] | None], engine: str
+    config: Config,
+    expressed: Mapping[str, Collection[Any] | None],
+    engine: str,
+    remedy: str = "Translate with nmt instead.",
 ) -> None:
     """Raises InputError if a setting of the model cannot be expressed in the other format.
 
@@ -19,6 +22,7 @@ def refuse_inexpressible(
         expressed: maps the name of each supported setting to its supported values, or to None if
             every value is supported.
         engine: name of the program that reads the format, for the error message.
+        remedy: the last sentence of the error message.
 
     Raises:
         InputError: a setting cannot be expressed.
@@ -27,6 +31,4 @@ def refuse_inexpressible(
         value = getattr(config.model, name)
         allowed = expressed.get(name, (field.default,))
         if allowed is not None and value not in allowed:
-            raise InputError(
-                f"{engine} does not support model.{name}: {value}. Translate with nmt instead."
-            )
+            raise InputError(f"{engine} does not support model.{name}: {value}. {remedy}")

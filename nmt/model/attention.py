@@ -22,6 +22,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from nmt.model.kernels.dropout import Dropout, Randomness
 from nmt.model.kernels.products import Linear
+from nmt.model.positions import rotated
 
 if TYPE_CHECKING:  # nmt.config reads files, which the model does not need
     from nmt.config import Model
@@ -221,6 +222,7 @@ class SelfAttention(MultiHeadAttention):
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)
+        self.is_rotary = model.positions == "rotary"
         self.rows = [self.heads * size for size in (self.d_k, self.d_k, self.d_v)]
         self.query_key_value = Linear(model.d_model, *self.rows)
 
@@ -234,10 +236,14 @@ class SelfAttention(MultiHeadAttention):
 
         Args:
             visibility: attention mask for C queries and C keys; with a cache, for C queries and all
-                keys in the cache.
+                keys in the cache. Rotary positions require its positions.
             cache: keys and values of earlier steps; None if `x` is the whole sequence.
         """
         query, key, value = self.project(x)
+        if self.is_rotary:
+            assert visibility.positions is not None
+            positions = visibility.positions[0]  # of the queries, and of the keys of this call
+            query, key = rotated(query, positions), rotated(key, positions)
         if cache is not None:
             key, value = cache.append(key, value)
         return self.combine(query, key, value, visibility)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -26,20 +27,38 @@ if TYPE_CHECKING:
 LAYER_NORM_EPSILON = 1e-5  # torch's default; the paper does not state it
 
 
+class RMSNorm(nn.RMSNorm):
+    """x / sqrt(mean(x²) + epsilon) * weight (Zhang & Sennrich, 2019), in the dtype of its input."""
+
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Sets the weight to 1, as the constructor does."""
+        self.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) -> (..., D)"""
+        with torch.autocast(x.device.type, enabled=False):  # it would convert x to fp32
+            return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+
 def new_norm(model: Model) -> nn.Module:
     """Returns a layer that normalizes the last dimension: (..., D) -> (..., D).
 
     All normalization layers of the model are created by this function.
     """
-    return LayerNorm(model.d_model, eps=LAYER_NORM_EPSILON)
+    norm = RMSNorm if model.norm_type == "rms" else LayerNorm
+    return norm(model.d_model, eps=LAYER_NORM_EPSILON)
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2, Eq. 2."""
+    """max(0, x W1 + b1) W2 + b2, Eq. 2, or with SwiGLU (swish(x W + b) * (x V + c)) W2 + b2.
+
+    SwiGLU is from Shazeer (2020), who has no biases. W and V are stacked in one matrix.
+    """
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
-        self.inner = Linear(model.d_model, model.d_ff)
+        self.is_gated = model.feed_forward == "swiglu"
+        self.inner = Linear(model.d_model, *[model.d_ff] * (2 if self.is_gated else 1))
         self.outer = Linear(model.d_ff, model.d_model)
         self.dropout = Dropout(model.activation_dropout, randomness)
 
@@ -49,7 +68,10 @@ class FeedForward(nn.Module):
 
     def units(self, x: Tensor) -> Tensor:
         """Returns the inner activations, before dropout: (..., D) -> (..., F)."""
-        return F.relu(self.inner(x))
+        if not self.is_gated:
+            return F.relu(self.inner(x))
+        gate, linear = self.inner(x).chunk(2, dim=-1)
+        return F.silu(gate) * linear
 
 
 class Residual(nn.Module):

@@ -1,4 +1,4 @@
-"""Positional encodings: sinusoids (§3.5) or learned embeddings (Table 3, row E)."""
+"""Positional encodings: sinusoids (§3.5), learned embeddings (Table 3, row E), or rotations."""
 
 import math
 
@@ -70,3 +70,33 @@ class LearnedPositions(nn.Module):
             IndexError: a position is `max_length` or larger.
         """
         return self.weight[positions]
+
+
+class RotaryPositions(nn.Module):
+    """Adds nothing to embeddings, because `SelfAttention` calls `rotated`."""
+
+    max_length: int | None = None
+
+    def forward(self, positions: Tensor, length: int) -> Tensor:
+        """Returns 0, which can be added to embeddings; ignores the arguments."""
+        return torch.zeros((), device=positions.device)
+
+
+def rotated(x: Tensor, positions: Tensor) -> Tensor:
+    """Encodes positions by rotation (Su et al., 2021), for queries or keys of self-attention.
+
+    Channels 2i and 2i+1 are rotated by the angle pos / 10000^(2i/d_k). The dot product of a rotated
+    query and a rotated key depends on their positions only through the difference.
+
+    Args:
+        x: (R, H, C, K), K even.
+        positions: (R, C) int64.
+
+    Returns:
+        (R, H, C, K) in the dtype of `x`, computed in fp32 or a more precise dtype.
+    """
+    even = torch.arange(0, x.shape[-1], 2, device=x.device, dtype=torch.float32)
+    angle = positions[:, None, :, None] * torch.exp(even * (-math.log(10_000.0) / x.shape[-1]))
+    sin, cos = angle.sin(), angle.cos()  # (R, 1, C, K / 2)
+    a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2).to(x.dtype)

@@ -9,6 +9,7 @@ from nmt.config import Config
 from nmt.reporting.paper_models import besides, differences_from_paper
 from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warnings
+from nmt.training.optimizers import optimizer_flops
 from nmt.training.schedule import learning_rate, peak_step
 
 LENGTH = 27  # tokens per sentence, for the FLOPs of attention: the mean of WMT14
@@ -24,13 +25,14 @@ def info(config: Config) -> dict[str, Any]:
         parts[part] = parts.get(part, 0) + parameter.numel()
     settings = config.training
     per_pair = flops_per_token_pair(config.model, config.tokenizer.vocabulary_size, LENGTH)
+    per_step = per_pair * settings.batch_tokens + optimizer_flops(transformer, config)
     name, differing = differences_from_paper(config)
     return {
         "vocabulary_size": config.tokenizer.vocabulary_size,
         "parameters": {"total": sum(parts.values())} | parts,
         "flops": {
             "per_token_pair": per_pair,
-            "training": per_pair * settings.batch_tokens * settings.max_steps,
+            "training": per_step * settings.max_steps,
         },
         "learning_rate": {
             "peak": learning_rate(config, peak_step(config)),

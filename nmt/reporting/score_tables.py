@@ -129,7 +129,9 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def finished(run: RunRecord) -> str:
-    """Describes the finished model and, if it is a mean, the number of averaged checkpoints."""
+    """Describes the finished model: its moving average or its number of averaged checkpoints."""
+    if decay := (run.model or {}).get("ema_decay"):
+        return f"finished model, moving average with decay {decay}"
     steps = (run.model or {}).get("averaged_steps")
     many = len(steps) if isinstance(steps, list) else 0
     return f"finished model, mean of {many} checkpoints" if many > 1 else "finished model"

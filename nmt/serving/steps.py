@@ -1,7 +1,7 @@
 """Records what a forward pass computes for one token, step by step."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from operator import and_
@@ -16,6 +16,7 @@ from nmt.data.pair import Pair
 from nmt.data.tokenizer import with_eos
 from nmt.decoding.beam_search import NEVER_GENERATED
 from nmt.errors import ArgumentError
+from nmt.export.expressible import refuse_inexpressible
 from nmt.model.attention import CrossAttention, SelfAttention, attention_weights, rules_of
 from nmt.model.layers import DecoderLayer, EncoderLayer, Residual
 from nmt.serving.microscope import JSON, sentence_ids
@@ -26,6 +27,11 @@ Side = Literal["source", "target"]
 _DIGITS = 6  # digits after the decimal point
 _LISTED = 10  # number of most likely tokens that are listed
 _STRONGEST = 5  # number of feed-forward units that are listed
+# The page explains the paper's formulas, so other settings must have their defaults.
+_SHOWN: dict[str, Collection[Any] | None] = dict.fromkeys(
+    ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout",
+     "attention_dropout", "activation_dropout", "norm", "attention_window")
+) | {"positions": ("sinusoidal", "learned")}  # fmt: skip
 
 _Seen = dict[nn.Module, tuple[tuple[Any, ...], Any]]  # arguments and output of each module
 
@@ -62,9 +68,14 @@ def steps(
         `output` (decoder only): see `_output`.
 
     Raises:
+        InputError: the model has layers that are not the paper's.
         ArgumentError: the text is empty, a text is too long, or there is no such token, layer or
             head.
     """
+    refuse_inexpressible(
+        translator.config, _SHOWN, "The step-by-step view",
+        "Look at the attention or the search instead.",
+    )  # fmt: skip
     source, written = (
         with_eos(sentence_ids(translator, name, each))
         for name, each in (("text", text), ("target", target))

@@ -1,4 +1,4 @@
-"""Writes a run's finished model: the mean of the last checkpoints, or the best checkpoint."""
+"""Writes a run's finished model: a mean of checkpoints, the best one, or a moving average."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +14,7 @@ from nmt.training.begin import Training
 from nmt.training.distributed import StopRequest
 from nmt.training.health import shortcomings, too_few
 from nmt.training.loss import TransformerLoss
+from nmt.training.optimizers import averaged_weights
 from nmt.training.run_log import RunLog
 from nmt.training.saving import raise_if_stopped
 from nmt.training.validation import Validation, validate
@@ -31,7 +32,10 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
     """
     run = training.run
     run.ranks.wait()  # until the main process has saved the last checkpoint
-    weights, facts = _finished(training, log, stop, step)
+    if run.config.training.finished_model == "ema":
+        weights, facts = _moving_average(training, stop, step)
+    else:
+        weights, facts = _mean_or_best(training, log, stop, step)
     if not run.ranks.is_main:
         return
     write_finished(run.identity, run.config, run.files, weights, run.facts | facts, log.note)
@@ -41,7 +45,23 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
         log.note(f"nmt: warning: {warning}")
 
 
-def _finished(
+def _moving_average(
+    training: Training, stop: StopRequest, step: int
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Returns the moving average of the weights, and facts about it as `_mean_or_best` does."""
+    run, settings = training.run, training.run.config.training
+    weights = averaged_weights(training.optimizer, training.loss_module.transformer)
+    result = _validated(training, weights, stop, step)
+    facts: dict[str, Any] = {"step": step, "ema_decay": settings.ema_decay, "warnings": []}
+    if result:
+        facts["validation"] = result.facts
+        facts["warnings"] = shortcomings(
+            result.facts, training.best, settings.best_by, run.directory
+        )
+    return weights, facts
+
+
+def _mean_or_best(
     training: Training, log: RunLog, stop: StopRequest, step: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Returns the finished model's weights, and facts about it for the manifest and the log."""
@@ -56,7 +76,8 @@ def _finished(
             f"{run.directory} has no valid checkpoint left to average. Restore its checkpoints "
             "from a copy, or train again."
         )
-    weights, result = _averaged(training, sound, stop, step)
+    weights = mean_weights(sound)
+    result = _validated(training, weights, stop, step)
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(found.step for found in sound)}
     if result and best.step is not None and facts["averaged_steps"] != [best.step]:
         facts["compared"] = [
@@ -72,7 +93,8 @@ def _finished(
         )
         if alone:
             facts["averaged_steps"], best = [best.step], Best()
-            weights, result = _averaged(training, alone, stop, step)
+            weights = mean_weights(alone)
+            result = _validated(training, weights, stop, step)
     warnings = [] if alone else too_few(len(sound), wanted, run.directory)
     if result:
         facts["validation"] = result.facts
@@ -85,9 +107,10 @@ def _described(facts: Mapping[str, Any]) -> str:
 
     For example "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8, 12 (BLEU 1.900)".
     """
-    chosen, validation = facts["averaged_steps"], facts.get("validation")
+    chosen, validation = facts.get("averaged_steps"), facts.get("validation")
     if "compared" not in facts:
-        return _name(chosen) + (f" (BLEU {validation['bleu']:.3f})" if validation else "")
+        name = _name(chosen) if chosen else f"the moving average at step {facts['step']}"
+        return name + (f" (BLEU {validation['bleu']:.3f})" if validation else "")
     compared = sorted(facts["compared"], key=lambda each: each["steps"] != chosen)
     return ", not ".join(
         f"{_name(each['steps'])} ({NAMES[each['measure']]} {each['value']:.3f})"
@@ -100,14 +123,13 @@ def _name(steps: Sequence[int]) -> str:
     return f"{which} {', '.join(map(str, steps))}"
 
 
-def _averaged(
-    training: Training, sound: list[OpenedModel], stop: StopRequest, step: int
-) -> tuple[dict[str, Tensor], Validation | None]:
-    """Returns the mean of checkpoints' weights and, if there is a validation set, its scores."""
+def _validated(
+    training: Training, weights: Mapping[str, Tensor], stop: StopRequest, step: int
+) -> Validation | None:
+    """Validates a model with the given weights; returns None if there is no validation set."""
     run = training.run
-    weights = mean_weights(sound)
     if not run.validation:
-        return weights, None
+        return None
     transformer = new_transformer(run.config)
     transformer.load_state_dict(weights)
     epsilon = run.config.training.label_smoothing
@@ -118,4 +140,4 @@ def _averaged(
     )  # fmt: skip
     raise_if_stopped(run, run.ranks.max(stop.signal_number), step)
     assert result  # None only if a rank received a signal
-    return weights, result
+    return result

@@ -46,11 +46,12 @@ def _too_high(config: Config) -> Iterator[str]:
     peak, highest = learning_rate(config, peak_step(config)), highest_rate(config)
     if highest is None or peak <= highest:
         return
+    name = "warmup_steps" if settings.decay_after is None else "decay_after"
     yield (
         f"The learning rate will rise to {peak:.1e}, but models with d_model "
-        f"{config.model.d_model} learn little above {highest:.1e}. Raise training.warmup_steps "
-        f"({settings.warmup_steps}) or lower training.learning_rate_factor "
-        f"({settings.learning_rate_factor:g}): the peak is factor / sqrt(d_model * warmup_steps)."
+        f"{config.model.d_model} learn little above {highest:.1e}. Raise training.{name} "
+        f"({getattr(settings, name)}) or lower training.learning_rate_factor "
+        f"({settings.learning_rate_factor:g}): the peak is factor / sqrt(d_model * {name})."
     )
 
 
@@ -140,9 +141,9 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
     elif best.step is not None and best.beats(mean, by):
         name, alone = NAMES[by], getattr(best, by)
         found.append(
-            f"The mean of the last checkpoints in {run.path} is worse ({name} {mean[by]:.3f}) than "
-            f"the best checkpoint, step {best.step:,} ({name} {alone:.3f}). Use "
-            f"{run.checkpoint(best.step)}, train longer or average fewer checkpoints."
+            f"The averaged model in {run.path} is worse ({name} {mean[by]:.3f}) than the best "
+            f"checkpoint, step {best.step:,} ({name} {alone:.3f}). Use "
+            f"{run.checkpoint(best.step)}, train longer or average over fewer steps."
         )
     return found
 

@@ -1,4 +1,4 @@
-"""The optimizer: creating it, saving and restoring its state, and its highest learning rate.
+"""The optimizers: creating one, saving and restoring its state, and its highest learning rate.
 
 No other module depends on the choice of the optimizer. `optimizer_step` sets the learning rate of
 the optimizer's parameter groups before each step. For each state of each parameter, a checkpoint
@@ -7,6 +7,8 @@ with the model. As in PyTorch's fused optimizers, a step must change nothing if 
 attribute `found_inf`, a scalar on the device, is not 0.
 """
 
+import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -15,11 +17,16 @@ from torch.optim import Optimizer
 
 from nmt.config import Config
 from nmt.errors import NoModelError
+from nmt.model.kernels.products import Linear
 from nmt.paper import ADAM_BETAS, ADAM_EPSILON
 from nmt.training.schedule import learning_rate
 
-# State of each parameter, in the optimizer's names; the number of steps is the checkpoint's.
-_STATES: dict[type[Optimizer], tuple[str, ...]] = {torch.optim.Adam: ("exp_avg", "exp_avg_sq")}
+LION_BETAS = (0.9, 0.99)  # Chen et al. (2023)
+# Jordan et al. (2024), as in torch.optim.Muon
+MUON_MOMENTUM, NEWTON_SCHULZ_STEPS = 0.95, 5
+NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+# With this factor, updates have the root mean square of Adam's (Liu et al., 2025).
+MUON_SCALE = 0.2
 # Peak learning rate in units of d_model^-0.5, that is factor / sqrt(warmup_steps). The paper's
 # models have 0.016, those for Multi30k and the demo 0.034 to 0.05. The demo's model (d_model 128,
 # post-norm, 450 steps) still learns at 0.071. At 0.095 its loss stays near that of guessing by
@@ -28,29 +35,183 @@ _STATES: dict[type[Optimizer], tuple[str, ...]] = {torch.optim.Adam: ("exp_avg",
 _HIGHEST_PEAK = 0.08
 
 
+class Lion(Optimizer):
+    """Lion (Chen et al., 2023) without weight decay.
+
+    weight -= rate * sign(β₁ m + (1 - β₁) g); then m = β₂ m + (1 - β₂) g.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], rate: float):
+        super().__init__(parameters, {"lr": rate})
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        """Updates the parameters that have a gradient; ignores `closure`."""
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    average = _average_gradient(self, weight)
+                    gradient = _unless_skipped(self, weight.grad, average)
+                    sign = average.lerp(gradient, 1 - LION_BETAS[0]).sign_()
+                    weight.sub_(_unless_skipped(self, sign, 0.0), alpha=group["lr"])
+                    average.lerp_(gradient, 1 - LION_BETAS[1])
+
+
+class Muon(Optimizer):
+    """Muon (Jordan et al., 2024) for the weights of `Linear`, and Adam for all other parameters.
+
+    Muon orthogonalizes the Nesterov momentum of a matrix by Newton-Schulz iterations. Projections
+    that are stacked in one weight are orthogonalized one by one. Unlike torch.optim.Muon, this
+    class has no weight decay, and a step can be skipped (`found_inf`).
+    """
+
+    def __init__(self, module: nn.Module, rate: float):
+        self._rows = {
+            each.weight: each.rows for each in module.modules() if isinstance(each, Linear)
+        }
+        self._adam = _new_adam([p for p in module.parameters() if p not in self._rows], rate)
+        groups = [*self._adam.param_groups, {"params": [*self._rows]}]
+        super().__init__(groups, {"lr": rate})
+        self._adam.state = self.state
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        """Updates the parameters that have a gradient; ignores `closure`."""
+        if hasattr(self, "found_inf"):
+            self._adam.found_inf = self.found_inf  # type: ignore[attr-defined]
+        self._adam.step()
+        rate = self.param_groups[-1]["lr"]
+        for weight, rows in self._rows.items():
+            if weight.grad is not None:
+                average = _average_gradient(self, weight)
+                gradient = _unless_skipped(self, weight.grad, average)
+                average.lerp_(gradient, 1 - MUON_MOMENTUM)
+                update = gradient.lerp(average, MUON_MOMENTUM)
+                update = torch.cat([_orthogonalized(part) for part in update.split(rows)])
+                weight.sub_(_unless_skipped(self, update, 0.0), alpha=MUON_SCALE * rate)
+
+
+def _average_gradient(optimizer: Optimizer, weight: Tensor) -> Tensor:
+    """Returns the moving average of a parameter's gradient, which is 0 before the first step."""
+    state = optimizer.state[weight]
+    if not state:
+        state["exp_avg"] = torch.zeros_like(weight)
+    average: Tensor = state["exp_avg"]
+    return average
+
+
+def _unless_skipped(optimizer: Optimizer, value: Tensor, otherwise: Tensor | float) -> Tensor:
+    """Returns `value`, or `otherwise` if the step must be skipped, which only the device knows."""
+    found = getattr(optimizer, "found_inf", None)
+    return value if found is None else torch.where(found == 0, value, otherwise)
+
+
+def _orthogonalized(matrix: Tensor) -> Tensor:
+    """Approximates U Vᵀ of the singular value decomposition U S Vᵀ, times sqrt(max(shape)).
+
+    Runs Newton-Schulz iterations in bf16. Singular values of the result are about 0.7 to 1.2 times
+    this factor, except those of almost 0.
+    """
+    a, b, c = NEWTON_SCHULZ_COEFFICIENTS
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.T if is_tall else matrix).bfloat16()
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return (x.T if is_tall else x).to(matrix.dtype) * math.sqrt(max(matrix.shape))
+
+
+def optimizer_flops(module: nn.Module, config: Config) -> int:
+    """Returns the FLOPs per step of the optimizer's matrix products: those of Muon, otherwise 0."""
+    if config.training.optimizer != "muon":
+        return 0
+    shapes = [
+        sorted((rows, each.in_features))
+        for each in module.modules()
+        if isinstance(each, Linear)
+        for rows in each.rows
+    ]
+    return sum(NEWTON_SCHULZ_STEPS * (4 * m * m * n + 2 * m**3) for m, n in shapes)
+
+
+def _new_adam(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Adam:
+    return torch.optim.Adam(parameters, lr=rate, betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True)
+
+
+EMA = "ema"  # state of each parameter with `training.ema_decay`: the moving average of its values
+# State of each parameter, in the optimizer's names; the number of steps is the checkpoint's.
+_STATES: dict[type[Optimizer], tuple[str, ...]] = {
+    torch.optim.Adam: ("exp_avg", "exp_avg_sq"), Lion: ("exp_avg",),
+    Muon: ("exp_avg", "exp_avg_sq"),
+}  # fmt: skip
+
+
 def new_optimizer(module: nn.Module, config: Config) -> Optimizer:
-    """Returns Adam with the paper's β and ε (§5.3), and the learning rate of the first step."""
-    return torch.optim.Adam(
-        module.parameters(),
-        lr=learning_rate(config, 1),
-        betas=ADAM_BETAS,
-        eps=ADAM_EPSILON,
-        fused=True,
-    )
+    """Returns the optimizer of `training.optimizer`, with the learning rate of the first step.
+
+    Adam has the paper's β and ε (§5.3).
+    """
+    rate = learning_rate(config, 1)
+    optimizer: Optimizer
+    if config.training.optimizer == "muon":
+        optimizer = Muon(module, rate)
+    elif config.training.optimizer == "lion":
+        optimizer = Lion(module.parameters(), rate)
+    else:
+        optimizer = _new_adam(module.parameters(), rate)
+    optimizer.defaults[EMA] = config.training.ema_decay
+    return optimizer
+
+
+def update_moving_average(optimizer: Optimizer) -> None:
+    """Updates the moving average of the weights after a step, if `training.ema_decay` is set.
+
+    e <- decay * e + (1 - decay) * weights; after the first step, e = weights. The average does not
+    change if the step was skipped.
+    """
+    decay = optimizer.defaults[EMA]
+    if decay is None:
+        return
+    for parameter, state in optimizer.state.items():
+        if EMA in state:
+            average = state[EMA]
+            average.lerp_(_unless_skipped(optimizer, parameter.detach(), average), 1 - decay)
+        else:
+            state[EMA] = parameter.detach().clone()
+
+
+def averaged_weights(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
+    """Returns the moving average of each parameter, in host memory."""
+    return {name: optimizer.state[p][EMA].cpu() for name, p in module.named_parameters()}
 
 
 def highest_rate(config: Config) -> float | None:
     """Returns the highest learning rate that is known to work, or None."""
-    return None if config.model.norm == "pre" else _HIGHEST_PEAK * config.model.d_model**-0.5
+    if config.model.norm == "pre" or config.training.optimizer != "adam":
+        return None
+    return _HIGHEST_PEAK * config.model.d_model**-0.5
 
 
 def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """Returns the optimizer's tensors by their names `STATE.PARAMETER`, without copying them."""
+    """Returns the optimizer's tensors by their names `STATE.PARAMETER`, without copying them.
+
+    A checkpoint has every state of every parameter; a state that a parameter does not need, such as
+    `exp_avg_sq` for a matrix that Muon updates, is 0.
+    """
     return {
-        f"{state}.{name}": optimizer.state[parameter][state]
+        f"{state}.{name}": optimizer.state[parameter].get(
+            state, torch.zeros(()).expand_as(parameter)
+        )
         for name, parameter in module.named_parameters()
-        for state in _STATES[type(optimizer)]
+        for state in _states(optimizer)
     }
+
+
+def _states(optimizer: Optimizer) -> tuple[str, ...]:
+    """Returns the names of the states that a checkpoint has for each parameter."""
+    has_average = optimizer.defaults[EMA] is not None
+    return (*_STATES[type(optimizer)], *([EMA] if has_average else []))
 
 
 def restore_state(
@@ -65,7 +226,7 @@ def restore_state(
     Raises:
         NoModelError: `tensors` is the state of another optimizer, or has impossible values.
     """
-    states = _STATES[type(optimizer)]
+    states = _states(optimizer)
     found = {name.partition(".")[0] for name in tensors}
     if found != {*states}:
         raise NoModelError(

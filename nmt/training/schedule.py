@@ -4,11 +4,20 @@ from nmt.config import Config
 
 
 def learning_rate(config: Config, step: int) -> float:
-    """Returns the learning rate of a step by `inverse_square_root`; the first step is 1."""
-    training = config.training
-    return inverse_square_root(
-        step, config.model.d_model, training.warmup_steps, training.learning_rate_factor
+    """Returns the learning rate of a step by `inverse_square_root`; the first step is 1.
+
+    With `training.decay_after`, the rate rises in the warm-up to the peak of Eq. 3 with that number
+    of warm-up steps, stays there until that step, and then falls as in Eq. 3.
+    """
+    training, d_model = config.training, config.model.d_model
+    warmup, hold, factor = (
+        training.warmup_steps,
+        training.decay_after,
+        training.learning_rate_factor,
     )
+    if hold is None:
+        return inverse_square_root(step, d_model, warmup, factor)
+    return min(1, step / warmup) * inverse_square_root(max(step, hold), d_model, hold, factor)
 
 
 def peak_step(config: Config) -> int:

@@ -17,7 +17,7 @@ from nmt.model.devices import is_gpu
 from nmt.training.distributed import Ranks
 from nmt.training.health import IF_DIVERGED
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimizers import skip_if_not_finite
+from nmt.training.optimizers import skip_if_not_finite, update_moving_average
 from nmt.training.schedule import learning_rate
 
 
@@ -162,6 +162,7 @@ def optimizer_step(
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
+    update_moving_average(optimizer)
     return result
 
 

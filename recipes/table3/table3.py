@@ -29,7 +29,7 @@ import numpy as np
 from nmt.cli.terminal import run_script, say
 from nmt.config import Config, differences, load
 from nmt.data.prepare import prepare
-from nmt.errors import InputError
+from nmt.errors import DivergedError, InputError, Status
 from nmt.evaluation.significance import mean_interval
 from nmt.paper import TABLE_3
 from nmt.reporting.differences import System, difference_table
@@ -53,6 +53,7 @@ class Result:
     changes: dict[str, Any]  # settings that differ from the row base, by dotted key
     parameters: int
     steps: int
+    flops: float  # of all steps, at most (see `nmt info`)
     minutes: float  # time of nmt train, including validations and checkpoints
     ppl: float  # per token, unsmoothed
     bleu: float
@@ -70,6 +71,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     base = load(arguments.configs / "base.yaml", overrides)
     paths = {row: arguments.configs / f"{row}.yaml" for row in rows}
     changes = {row: _changes(base, load(path, overrides)) for row, path in paths.items()}
+    limits = {
+        row: _as_many_flops(base, load(path, overrides)) if arguments.equal_flops else []
+        for row, path in paths.items()
+    }
     for name in ("validation", "test"):  # check this before hours of training
         if not getattr(base.data, name):
             raise InputError(
@@ -81,12 +86,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     runs = [(row, seed) for seed in arguments.seeds for row in rows]
     for number, (row, seed) in enumerate(runs, 1):
         run = arguments.output / row / f"seed-{seed}"
-        place = [f"training.run_directory={json.dumps(str(run))}", f"training.seed={seed}"]
+        place = [
+            *limits[row],
+            f"training.run_directory={json.dumps(str(run))}",
+            f"training.seed={seed}",
+        ]
         config = load(paths[row], [*overrides, *place])
         result = _finished(run, config, arguments.minutes)
         if result is None:
             say(f"[{number}/{len(runs)}] {row}, seed {seed}")
-            train([str(paths[row]), *overrides, *place], run, arguments.minutes)
+            try:
+                train([str(paths[row]), *overrides, *place], run, arguments.minutes)
+            except DivergedError as error:
+                say(f"[{number}/{len(runs)}] {row}, seed {seed} is not in the table. {error}")
+                continue
             result = measure(run, config, row, changes[row])
         say(
             f"[{number}/{len(runs)}] {row}, seed {seed}: PPL {result.ppl:.2f}, "
@@ -96,9 +109,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         content = json.dumps([asdict(result) for result in results], indent=1)
         atomic.write_file(arguments.output / "table.json", content + "\n")
         atomic.write_file(arguments.output / "table.md", table(results))
-    compared = differences_between(results, arguments.output)
-    atomic.write_file(arguments.output / "table.md", table(results) + compared)
-    print(table(results) + compared, end="")
+    if results:
+        compared = differences_between(results, arguments.output)
+        atomic.write_file(arguments.output / "table.md", table(results) + compared)
+        print(table(results) + compared, end="")
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -109,6 +123,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                         help="directory with a configuration per row "
                              "(default: configs/table3)")  # fmt: skip
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N")
+    parser.add_argument("--equal-flops", action="store_true",
+                        help="change each row's number of steps so that it needs as many FLOPs as "
+                             "training.max_steps steps of base")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=math.inf, metavar="M",
                         help="maximum training time per run")  # fmt: skip
     parser.add_argument("--output", type=Path, default=Path("runs/table3"), metavar="DIR",
@@ -128,6 +145,18 @@ def _changes(base: Config, config: Config) -> dict[str, Any]:
     changed = differences(base, config)
     changed.pop("training.run_directory", None)
     return {key: new for key, (_, new) in changed.items()}
+
+
+def _flops_per_step(config: Config) -> float:
+    from nmt.reporting.info import info  # imports torch
+
+    return float(info(config)["flops"]["training"] / config.training.max_steps)
+
+
+def _as_many_flops(base: Config, config: Config) -> list[str]:
+    """Returns the override with which a row needs at most as many FLOPs as base."""
+    ratio = _flops_per_step(base) / _flops_per_step(config)
+    return [f"training.max_steps={math.floor(base.training.max_steps * ratio)}"]
 
 
 def _finished(run: Path, config: Config, minutes: float) -> Result | None:
@@ -156,6 +185,10 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
     Args:
         arguments: arguments of `nmt train`: the configuration and overrides.
         minutes: training time in total over all calls.
+
+    Raises:
+        DivergedError: the run diverged. (Under torchrun the status does not say so.)
+        InputError: the run failed, or its time was over before the first step.
     """
     from nmt.runs.checkpoint import sound_checkpoints
 
@@ -165,6 +198,8 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
         if not checkpoints:
             raise InputError(f"{run} took no step within {minutes:g} minutes. Raise --minutes.")
         status = _run([*arguments, f"training.max_steps={checkpoints[0].step}"], run, math.inf)
+    if status == Status.DIVERGED:
+        raise DivergedError(f"Training diverged in {run}. See the message above.")
     if status:
         raise InputError(f"nmt train failed with status {status} in {run}. See its message above.")
 
@@ -216,6 +251,7 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
         changes=changes,
         parameters=info(config)["parameters"]["total"],
         steps=facts["step"],
+        flops=facts["step"] * _flops_per_step(config),
         minutes=_seconds(run) / 60,
         ppl=perplexity(model, config),
         bleu=scores["bleu"],
@@ -248,9 +284,9 @@ def table(results: Sequence[Result]) -> str:
     rows = sorted({result.row for result in results}, key=_order)
     by_row = [[result for result in results if result.row == row] for row in rows]
     lines = [
-        "| row | differs from base in | steps | PPL | paper | BLEU | paper's count | paper "
+        "| row | differs from base in | steps | FLOPs | PPL | paper | BLEU | paper's count | paper "
         "| parameters | paper |",
-        "| --- " * 10 + "|",
+        "| --- " * 11 + "|",
         *(f"| {' | '.join(_cells(row))} |" for row in by_row),
         "",
         "95% intervals: over seeds (Student's t) if a row has several, otherwise over sentences. "
@@ -295,6 +331,7 @@ def _cells(results: Sequence[Result]) -> list[str]:
         first.row,
         changes,
         f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}",
+        f"{mean(result.flops for result in results):.2e}",
         _estimate([result.ppl for result in results]),
         f"{paper.ppl:.2f}" if paper else "",
         _estimate([result.bleu for result in results], first.bleu_interval),

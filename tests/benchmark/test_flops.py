@@ -20,26 +20,33 @@ from nmt.model.transformer import Transformer
 
 MODEL = Model(encoder_layers=2, decoder_layers=3, d_model=8, d_ff=20, heads=2, d_k=3, d_v=5,
               dropout=0.0)  # fmt: skip
+GATED = MODEL.model_copy(update={"feed_forward": "swiglu"})
 VOCABULARY, SOURCE, TARGET = 40, 7, 9
 
 
 @pytest.fixture
-def transformer(monkeypatch) -> Transformer:
-    monkeypatch.setattr(products, "has_onednn", lambda dtype: False)  # not counted by torch
-    model = Transformer(MODEL, VOCABULARY, max_length=20)
-    model.initialize(1)
-    return model
+def model(request) -> Model:
+    return getattr(request, "param", MODEL)
+
+
+@pytest.fixture
+def transformer(model: Model, monkeypatch) -> Transformer:
+    monkeypatch.setattr(products, "has_onednn", lambda dtype: False)  # FlopCounterMode ignores it
+    transformer = Transformer(model, VOCABULARY, max_length=20)
+    transformer.initialize(1)
+    return transformer
 
 
 def drawn(length: int) -> Tokens:
     return Tokens.of_rows(torch.randint(4, VOCABULARY, (1, length)))
 
 
-def test_training_is_forward_and_backward_as_counted(transformer: Transformer):
+@pytest.mark.parametrize("model", [MODEL, GATED], indirect=True, ids=["relu", "swiglu"])
+def test_training_is_forward_and_backward_as_counted(transformer: Transformer, model: Model):
     with FlopCounterMode(display=False) as counter:
         logits = transformer.logits(transformer(drawn(SOURCE), drawn(TARGET)))
         F.cross_entropy(logits[0], torch.zeros(TARGET, dtype=torch.long)).backward()
-    formula = training_flops(MODEL, VOCABULARY, [SOURCE], [TARGET])
+    formula = training_flops(model, VOCABULARY, [SOURCE], [TARGET])
     assert formula == counter.get_total_flops()
 
 

@@ -250,6 +250,9 @@ def test_r12_a_full_disk_leaves_no_half_export(settings, tmp_path: Path, capsys)
         ("huggingface", {}, "model.d_k"),
         ("huggingface", {"model__d_k": 8, "model__d_v": 8}, "model.d_k"),
         ("huggingface", LEARNED | EQUAL_HEADS, "model.positions"),
+        ("huggingface", {"model__norm_type": "rms"} | EQUAL_HEADS, "model.norm_type: rms"),
+        ("ctranslate2", {"model__feed_forward": "swiglu"}, "model.feed_forward: swiglu"),
+        ("ctranslate2", {"model__positions": "rotary"}, "model.positions: rotary"),
     ],
     ids=str,
 )

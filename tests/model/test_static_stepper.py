@@ -19,6 +19,7 @@ W = 3
         {},
         {"model__attention_window": 4},
         {"model__positions": "learned", "model__d_v": 6},
+        {"model__positions": "rotary"},
         {"model__norm": "pre"},
     ],
     ids=str,

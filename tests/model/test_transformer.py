@@ -22,7 +22,10 @@ VARIANTS = {
     "pre": {"model__norm": "pre"},
     "learned": {"model__positions": "learned"},
     "window": {"model__attention_window": 5},
-}
+    "later": {
+        "model__norm_type": "rms", "model__feed_forward": "swiglu", "model__positions": "rotary",
+    },
+}  # fmt: skip
 
 
 @pytest.fixture(params=VARIANTS)

@@ -22,6 +22,7 @@ from nmt.runs.model_directory import load_model
 from nmt.storage import manifest
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.loss import TransformerLoss
+from nmt.training.schedule import learning_rate
 from nmt.training.train import train
 from nmt.training.validation import InferenceCopy, validate
 from recipes.table3 import table3
@@ -56,6 +57,36 @@ def test_a_small_row_changes_what_the_papers_row_changes(row: str):
         for folder in (SMALL, table3.CONFIGS)
     )
     assert small.keys() == paper.keys()
+
+
+LATER = Path(table3.__file__).parents[1] / "table3_continued"
+
+
+def test_rows_of_equal_flops_take_as_many_as_base_and_swiglu_has_as_many_weights():
+    rows = {path.stem: load(path) for path in LATER.glob("*.yaml")}
+    assert len(rows) == 15
+    base, steps = rows["base"], dict[str, int]()
+    total = info(base)["flops"]["training"]
+    for name, config in rows.items():
+        [limit] = table3._as_many_flops(base, config)
+        config = load(LATER / f"{name}.yaml", [limit])
+        steps[name] = config.training.max_steps
+        own = info(config)["flops"]["training"]
+        assert total * (1 - 1 / steps[name]) <= own <= total
+    assert steps["rms"] == steps["base"] == base.training.max_steps > steps["muon"]
+    sizes = {name: info(config)["parameters"]["total"] for name, config in rows.items()}
+    assert sizes["swiglu"] == pytest.approx(sizes["base"], rel=1e-3)
+
+
+def test_the_warm_up_rows_differ_in_nothing_else():
+    for norm in ("post", "pre"):
+        rows = [load(LATER / f"warmup_{norm}_{steps}.yaml") for steps in ("4000", "400", "none")]
+        for row in rows[1:]:
+            assert set(table3._changes(rows[0], row)) == {"training.warmup_steps"}
+        assert {learning_rate(row, 4000) for row in rows} == {learning_rate(rows[0], 4000)}
+        assert [row.training.warmup_steps for row in rows] == [4000, 400, 1]
+    post, pre = (load(LATER / f"warmup_{norm}_400.yaml") for norm in ("post", "pre"))
+    assert set(table3._changes(post, pre)) == {"model.norm"}
 
 
 def test_an_interval_over_seeds_is_students():
@@ -135,6 +166,15 @@ def test_the_perplexity_is_validations_in_fp32_whatever_the_run_was_trained_in(s
     )
     assert validation and found == pytest.approx(validation.ppl, rel=1e-6)
     assert manifest.read(model, "model")["validation"]["ppl"] != pytest.approx(found, rel=1e-6)
+
+
+def test_a_run_that_diverges_is_left_out(stopped, tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setattr(table3, "_run", lambda *_: 4)
+    table3.main([*stopped, "--seeds", "1", "2"])
+    said = capsys.readouterr()
+    assert said.out == "" and not (tmp_path / "out" / "table.md").exists()
+    for seed in (1, 2):
+        assert f"base, seed {seed} is not in the table. Training diverged in" in said.err
 
 
 def test_too_little_time_for_a_step_is_said(stopped, tmp_path: Path):

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.score import score_translations
-from nmt.errors import ArgumentError
+from nmt.errors import ArgumentError, InputError
 from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.runs.model_directory import new_transformer
 from nmt.serving.microscope import inspect
 from nmt.serving.steps import steps
 from nmt.translator import Translator
@@ -148,3 +150,15 @@ def test_the_call_answers_with_the_same(translator):
         assert ask(port, "/api/steps", question) == (200, expected)
         status, answer = ask(port, "/api/steps", question | {"side": "decoder"})
         assert status == 400 and "side" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("norm_type", "rms"), ("feed_forward", "swiglu"), ("positions", "rotary")],
+)
+def test_formulas_that_are_not_the_papers_are_not_explained(setting, value, settings, tiny_data):
+    config = settings(**{f"model__{setting}": value})
+    tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
+    translator = Translator.of(new_transformer(config).eval(), tokenizer, config)
+    with pytest.raises(InputError, match=rf"does not support model\.{setting}: {value}\. Look at"):
+        steps(translator, SOURCE, TARGET)

@@ -3,6 +3,7 @@
 import pytest
 
 from nmt.config import load
+from nmt.errors import InputError
 from nmt.training.schedule import inverse_square_root, learning_rate, peak_step
 
 
@@ -36,3 +37,22 @@ def test_the_peak_of_a_run_shorter_than_its_warm_up_is_its_last_step(settings):
 def test_r10_steps_count_from_one():
     with pytest.raises(ValueError, match="count from 1"):
         inverse_square_root(0, 512, 4000)
+
+
+def test_a_decay_that_begins_later_makes_the_rate_independent_of_the_warm_up(settings):
+    """Eq. 3 if both settings agree; otherwise only the warm-up differs."""
+
+    def rates(warmup: int, decay_after: int | None) -> list[float]:
+        config = settings(
+            training__warmup_steps=warmup, training__decay_after=decay_after,
+            training__max_steps=100, training__learning_rate_factor=2.5,
+        )  # fmt: skip
+        return [learning_rate(config, step) for step in range(1, 101)]
+
+    equation_3, same, short, none = rates(40, None), rates(40, 40), rates(10, 40), rates(1, 40)
+    assert same == pytest.approx(equation_3, rel=1e-12)
+    assert short[10:] == none[10:] == pytest.approx([equation_3[39]] * 29 + equation_3[39:])
+    assert none[:10] == pytest.approx([equation_3[39]] * 10)
+    assert short[:10] == pytest.approx([equation_3[39] * step / 10 for step in range(1, 11)])
+    with pytest.raises(InputError, match=r"decay_after \(9\) must be at least .* \(10\)"):
+        rates(10, 9)

@@ -62,7 +62,7 @@ export function figureView(page) {
     group.append(svg("text", { class: "end", x: x + WIDTH / 2, y: -4 }, side === "source" ? "the source" : "what was written so far"));
     up += 10;
     add("embedding", "Embedding");
-    add("position", "+ Position");
+    if (model.positions !== "rotary") add("position", "+ Position");
     const bottom = (up += 8);
     for (const [part, text] of names) add(part, text, part.includes("-") ? LOW : HIGH);
     const height = up - bottom + GAP + 4;
