@@ -457,8 +457,8 @@ def test_most_tokens_of_a_translation(source, prefix, extra, positions, expected
 
 @pytest.mark.parametrize(
     ("prefix", "message"),
-    [(["a"], "prefix has 1 text for 2 sentences"),
-     (["a", "b", "c"], "has 3 texts for 2 sentences"),
+    [(["a"], "prefix has 1 string for 2 sentences"),
+     (["a", "b", "c"], "has 3 strings for 2 sentences"),
      ("the " * 50, r"prefix has \d+ tokens, .* 23\.")],
 )  # fmt: skip
 def test_prefixes_that_do_not_fit(translator, prefix, message):

@@ -1,11 +1,14 @@
 """`nmt prepare`: turns corpora into token shards."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from nmt.cli.flags import add_config, load_config, placing_settings, positive
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
-from nmt.config import Config
+
+if TYPE_CHECKING:
+    from nmt.config import Config
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +25,7 @@ def _run(arguments: argparse.Namespace) -> None:
         prepare_data(config, arguments.processes)
 
 
-def prepare_data(config: Config, processes: int | None = None) -> None:
+def prepare_data(config: "Config", processes: int | None = None) -> None:
     """Prepares the data of a configuration, for a fine-tuned model with that model's tokenizer."""
     from nmt.data.prepare import prepare
 

@@ -57,9 +57,9 @@ def test_files_of_a_run_or_of_data_are_no_output(run: Path, capsys, command: str
     before = files(run)
     line = refusal(capsys, command, run / name)
     assert line.startswith("nmt: error: ") and str(run / name) in line
-    assert "is among nmt's own files in" in line
+    assert "is inside" in line
     (run.parent / "link").symlink_to(run / name)
-    assert "nmt's own files" in refusal(capsys, command, run.parent / "link")
+    assert "which nmt manages" in refusal(capsys, command, run.parent / "link")
     assert files(run) == before
 
 
@@ -73,7 +73,7 @@ def test_a_mean_of_checkpoints_is_not_put_among_them(run: Path, capsys, name: st
     before = files(run)
     assert main(["average", str(run), "--last", "1", "--output", str(run / name)]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("nmt: error: ") and "is among nmt's own files in " in line
+    assert line.startswith("nmt: error: ") and "is inside " in line
     assert f"--output {run / name} is" in line
     assert files(run) == before
 

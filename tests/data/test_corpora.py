@@ -267,7 +267,9 @@ def test_a_loss_weight_that_is_none_stops_with_its_line(tmp_path: Path, weight) 
     }.items():  # fmt: skip
         message = str(fault(found[kind]))
         assert message.startswith("The loss_weight in ") and place in message, message
-        assert "not a finite number of at least 0." in message and "loss_weight_column" in message
+        assert (
+            "must be a finite, non-negative number" in message and "loss_weight_column" in message
+        )
 
 
 def test_a_loss_weight_column_must_be_there(tmp_path: Path) -> None:

@@ -156,5 +156,5 @@ def test_seeds_and_epochs_differ():
 
 
 def test_a_pair_beyond_the_bound_is_refused():
-    with pytest.raises(InputError, match=r"more tokens on a side than training.batch_tokens \(40"):
+    with pytest.raises(InputError, match=r"more tokens than training.batch_tokens \(40"):
         next(Plan(make_shards([50], longest=80), 40, 1, 1).steps())

@@ -129,7 +129,9 @@ def test_a_killed_worker_is_one_line(
     monkeypatch.setattr(vocabulary, "_LEARN_APART_BYTES", 0)
     assert main(["prepare", str(saved(tmp_path)), "--processes", str(processes)]) == 2
     last = capsys.readouterr().err.splitlines()[-1]
-    assert re.match(r"nmt: error: Worker process \d+ was ended by a signal \(Killed\)\. ", last)
+    assert re.match(
+        r"nmt: error: Worker process \d+ was terminated by a signal \(Killed\)\. ", last
+    )
     assert half_written
     assert not any(path.exists() for path in half_written)
 

@@ -215,7 +215,7 @@ def test_a_damaged_one_is_refused(models: Path, capsys):
         key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
     }
     manifest.write(models / "with", "model", facts)
-    assert "is not a shortlist for a vocabulary of 400." in refused(
+    assert "is not a shortlist for a vocabulary of 400 " in refused(
         models / "with", capsys, status=3
     )
     path.unlink()

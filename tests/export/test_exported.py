@@ -350,7 +350,7 @@ def test_flags_that_an_export_lacks_are_refused_before_it_is_loaded(
     assert main(["translate", str(trained[1]), "--input", "in", "--output", "out", *flags]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line == (
-        f"nmt: error: An exported model does not support {flags[0]}. Remove it, or use the "
+        f"nmt: error: An exported model does not support {flags[0]}. Remove {flags[0]}, or use the "
         "original model."
     )
     assert not Path("out").exists()

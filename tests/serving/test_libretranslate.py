@@ -115,7 +115,9 @@ def test_html_is_read_and_written_outside_the_event_loop(port: int, monkeypatch)
     assert len(threads) == 2 and not {*threads} & {*loop}
     monkeypatch.setattr(libretranslate, "Markup", cannot)
     status, answer = ask(port, "/translate", question("<b>a</b>", format="html"))
-    assert status == 400 and answer == {"error": "q is not valid HTML."}
+    assert status == 400 and answer == {
+        "error": "q is not valid HTML. Correct it, or set format to text."
+    }
 
 
 def test_a_beam_is_asked_for_only_where_the_models_is_too_narrow(port: int, monkeypatch):

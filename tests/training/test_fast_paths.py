@@ -292,7 +292,7 @@ def test_memory_that_does_not_suffice_is_no_reason_to_go_on_without(settings, ba
 
     backend(lambda graph, _: full)
     with pytest.raises(
-        InputError, match=r"Out of memory in the first slot.*training.micro_batches"
+        InputError, match=r"Out of memory in the first micro-batch.*training.micro_batches"
     ):
         run(settings(**SMALL, training__compile=True))
 

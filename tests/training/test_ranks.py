@@ -133,7 +133,7 @@ def test_ranks_that_see_different_files_are_told(settings, monkeypatch, name: st
         return [seen, None] if isinstance(seen, dict) == (name == "data") else [seen]
 
     monkeypatch.setattr(Ranks, "gather", gather)
-    with pytest.raises(InputError, match=f"Ranks have different {name} .* Use one file system"):
+    with pytest.raises(InputError, match=f"ranks read different {name} .*file system"):
         run(settings())
 
 
@@ -145,9 +145,7 @@ def test_a_master_that_nobody_is_takes_one_line(monkeypatch, capfd):
         for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("MASTER_ADDR", "localhost"),
                             ("MASTER_PORT", port)):  # fmt: skip
             monkeypatch.setenv(name, value)
-        with pytest.raises(
-            InputError, match=f"localhost:{port}: .*refused.*Check torchrun's addresses"
-        ):
+        with pytest.raises(InputError, match=f"localhost:{port}: .*refused.*torchrun"):
             process_group(1).__enter__()
     assert capfd.readouterr().err == ""
 
@@ -159,7 +157,7 @@ def test_a_master_that_cannot_be_found_takes_one_line(monkeypatch, capfd, rank: 
     for name, value in (("WORLD_SIZE", "2"), ("RANK", rank), ("MASTER_ADDR", "nobody.invalid"),
                         ("MASTER_PORT", "29500")):  # fmt: skip
         monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=r"nobody\.invalid:29500: .*Check torchrun"):
+    with pytest.raises(InputError, match=r"nobody\.invalid:29500: .*torchrun"):
         process_group(5).__enter__()
     monkeypatch.setenv("MASTER_PORT", "99999")
     with pytest.raises(InputError, match=r'MASTER_PORT must be .* 65,535, not "99999"'):
@@ -402,7 +400,7 @@ def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path)
     }  # fmt: skip
     errors = {name: one_error(job) for name, job in jobs.items()}
     assert "Training diverged" in errors["diverged"] and "step 7" in errors["diverged"]
-    assert "Out of memory in step 1, slot 1" in errors["exhausted"]
+    assert "Out of memory in step 1, micro-batch 1" in errors["exhausted"]
     assert "training.micro_batches" in errors["exhausted"]
     assert "Out of memory" in errors["exhausted early"]
     assert "No space left on device" in errors["full"]

@@ -345,7 +345,7 @@ def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
 
     alone = settings(data__train=other, data__directory=str(tmp_path / "alone"))
     prepare(alone, note=lambda line: None)  # trains a tokenizer of its own
-    with pytest.raises(InputError, match="has a different tokenizer from the prepared data"):
+    with pytest.raises(InputError, match="not prepared with the tokenizer of"):
         run(
             settings(
                 **changes,
