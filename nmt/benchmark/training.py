@@ -192,11 +192,11 @@ def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clo
     run, plans = training.run, []
     result: StepResult | None = None
     clock.start()
-    for plan, slots in planned:
+    for plan, micro_batches in planned:
         clock.ends("data")
         former = result
         result = optimizer_step(
-            training.module, training.loss_module, training.optimizer, slots,
+            training.module, training.loss_module, training.optimizer, micro_batches,
             plan.step, plan.loss_divisor, run.config, run.ranks,
         )  # fmt: skip
         if former:
@@ -206,7 +206,12 @@ def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clo
     parts = clock.stop()
     if result:
         _ = result.nll  # raises if a step diverged
-    pairs = [pair for plan in plans for slot in plan.slots for pair in pairs_of(run.training, slot)]
+    pairs = [
+        pair
+        for plan in plans
+        for micro_batch in plan.micro_batches
+        for pair in pairs_of(run.training, micro_batch)
+    ]
     source, target = ([len(side) for side in sides] for sides in zip(*pairs, strict=True))
     flops = training_flops(run.config.model, run.config.tokenizer.vocabulary_size, source, target)
     return Steps(len(plans), parts, sum(source), sum(target), clock.tokens, flops)
@@ -250,8 +255,8 @@ class _Clock:
         self.ends("")
 
     @torch.compiler.disable
-    def begins_slot(self, src: Tokens, tgt_in: Tokens) -> None:
-        """Records the start of a slot's forward pass."""
+    def begins_micro_batch(self, src: Tokens, tgt_in: Tokens) -> None:
+        """Records the start of a micro-batch's forward pass."""
         self.ends("optimizer")
         self.tokens += src.tokens.numel() + tgt_in.tokens.numel()
 
@@ -275,7 +280,7 @@ class _Clock:
 
     @contextmanager
     def watching(self, loss: TransformerLoss) -> Iterator[None]:
-        """Records the ends of each slot's forward pass, loss and backward pass in the block.
+        """Records the ends of each micro-batch's forward pass, loss and backward pass in the block.
 
         The rest of a step (zeroing gradients, computing and checking their norm, Adam) counts as
         "optimizer".
@@ -284,7 +289,7 @@ class _Clock:
         """
         model = loss.transformer
         hooks = [
-            model.register_forward_pre_hook(lambda _, sides: self.begins_slot(*sides)),
+            model.register_forward_pre_hook(lambda _, sides: self.begins_micro_batch(*sides)),
             model.register_forward_hook(lambda *_: self.ends("forward")),
             loss.register_forward_hook(lambda *_: self.ends("loss")),
             model.embedding.register_post_accumulate_grad_hook(lambda _: self.ends("backward")),

@@ -154,7 +154,7 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     if resolved in seen:
         cycle = " -> ".join([*seen[seen.index(resolved) :], resolved])
         raise InputError(
-            f"The base files form a cycle: {cycle}. Remove the key base from one of them."
+            f'The base files form a cycle: {cycle}. Remove the key "base" from one of them.'
         )
     if not isinstance(content, dict):
         raise InputError(f"{path} has no sections. Write sections such as data and training.")

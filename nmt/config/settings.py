@@ -34,7 +34,9 @@ Decay = Annotated[float, Field(ge=0, le=0.999999)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
 Hours = Annotated[float, Field(gt=0, le=100_000)]
-Slots = Annotated[int, Field(ge=1, le=10_000)]  # even empty slots cost memory and time
+MicroBatches = Annotated[
+    int, Field(ge=1, le=10_000)
+]  # even empty micro-batches cost memory and time
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
 Measure = Literal["bleu", "chrf", "nll"]  # what validations are compared by
@@ -347,8 +349,8 @@ class Training(Section):
     batch_tokens: Positive = _paper(
         "training.batch_tokens", "maximum tokens per step and side, over all ranks"
     )
-    micro_batches: Slots | Literal["auto"] = Field(
-        default="auto", description="slots that a step is divided into; auto: one per rank"
+    micro_batches: MicroBatches | Literal["auto"] = Field(
+        default="auto", description="micro-batches that a step is divided into; auto: one per rank"
     )
     warmup_steps: Positive = _paper(
         "training.warmup_steps",
@@ -388,8 +390,8 @@ class Training(Section):
     )
     compile: bool | Literal["auto"] = Field(
         default="auto",
-        description="compile the layers (torch.compile) and pack slots into rows of one shape; "
-        "auto: only on a GPU",
+        description="compile the layers (torch.compile) and pack micro-batches into rows of one "
+        "shape; auto: only on a GPU",
     )
     checkpoint_every: Positive = _paper("training.checkpoint_every", "steps between checkpoints")
     keep_checkpoints: Positive = Field(

@@ -148,9 +148,7 @@ def _collect_lines(
         for key, child in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
-                raise InputError(
-                    f"{name}:{line}: A key is not a string. Put it in quotes if it should be one."
-                )
+                raise InputError(f"{name}:{line}: A key is not a string. Enclose it in quotes.")
             path = (*at, key.value)
             if path in lines:
                 dotted = ".".join(map(str, path))

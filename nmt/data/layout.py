@@ -1,4 +1,4 @@
-"""Puts the pairs of a slot into tensors (the layout).
+"""Puts the pairs of a micro-batch into tensors (the layout).
 
 There are two layouts, and the model and the loss accept both. `pack` puts several pairs into a row;
 the source and the target of a pair have the same row number. `one_per_row` is for pairs sorted by
@@ -20,15 +20,15 @@ from nmt.model.tokens import Tokens
 
 # Attention kernels compute blocks of 128 x 128 tokens, so a pair should lie within one block.
 _BLOCK = 128
-# With lengths as in WMT (lognormal, mean 27, at most 256), most slots fit into rows with 2 % more
-# tokens than they need. A slot that does not fit gets 4 % more rows. This is another shape, which
-# is compiled once.
+# With lengths as in WMT (lognormal, mean 27, at most 256), most micro-batches fit into rows with 2
+# % more tokens than they need. A micro-batch that does not fit gets 4 % more rows. This is another
+# shape, which is compiled once.
 _SPARE, _MORE = 0.02, 0.04
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A slot as tensors with R rows, S source columns and T target columns."""
+    """A micro-batch as tensors with R rows, S source columns and T target columns."""
 
     src: Tokens  # (R, S)
     tgt_in: Tokens  # (R, T), each sentence from BOS
@@ -55,7 +55,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class HostBatch:
-    """A slot in a single tensor, so that one copy operation moves it to a device."""
+    """A micro-batch in a single tensor, so that one copy operation moves it to a device."""
 
     # int32: ids, positions and segments of the source; output ids, positions, segments and input
     # ids of the target; then the bits of the fp32 columns
@@ -65,7 +65,7 @@ class HostBatch:
     names: Sequence[str] = ()  # names of the columns
 
     def to(self, device: torch.device) -> Batch:
-        """Returns the slot on `device`; does not wait for the copy if `flat` is page-locked."""
+        """Copies the micro-batch to `device`; does not wait if `flat` is page-locked."""
         source, target = (self.rows * width for width in self.widths)
         flat = self.flat.to(device, non_blocking=True)
         ids, extra = flat[: 3 * source + 4 * target].long(), flat[3 * source + 4 * target :]
@@ -85,16 +85,16 @@ class Shape:
     rows: int = 0  # minimum; 0: only the rows and columns that are needed
 
 
-def fixed_shape(batch_tokens: int, slots: int, longest: int) -> Shape:
-    """Returns a shape that fits almost all slots, so that layers are compiled for it only once.
+def fixed_shape(batch_tokens: int, micro_batches: int, longest: int) -> Shape:
+    """Returns a shape that fits almost all micro-batches, so that layers are compiled only once.
 
     Args:
         batch_tokens: maximum number of tokens per step and side.
-        slots: number of slots per step.
+        micro_batches: number of micro-batches per step.
         longest: maximum length of a source or target.
     """
     columns = -(-longest // _BLOCK) * _BLOCK
-    rows = int(np.ceil((1 + _SPARE) * batch_tokens / (slots * columns)))
+    rows = int(np.ceil((1 + _SPARE) * batch_tokens / (micro_batches * columns)))
     return Shape(columns, _BLOCK, rows)
 
 

@@ -1,9 +1,9 @@
-"""Selects the pairs for each step and divides them into slots (the plan).
+"""Selects the pairs for each step and divides them into micro-batches (the plan).
 
-The plan is a pure function of (prepared data, seed, batch_tokens, slots, step). The shards are
-permuted in each epoch and taken in windows of about a million pairs, so that training on a corpus
-of any size starts within seconds and needs only a few bytes of memory per pair. A window is
-shuffled and cut into steps, and each step into slots of nearly equal size.
+The plan is a pure function of (prepared data, seed, batch_tokens, micro_batches, step). The shards
+are permuted in each epoch and taken in windows of about a million pairs, so that training on a
+corpus of any size starts within seconds and needs only a few bytes of memory per pair. A window is
+shuffled and cut into steps, and each step into micro-batches of nearly equal size.
 
 This differs from Vaswani et al. (2017, §5.1), who batch pairs of similar length to avoid padding.
 Here `layout` packs several pairs into a row, so there is little padding, and a step whose pairs all
@@ -32,8 +32,8 @@ class StepPlan:
 
     step: int  # from 1
     epoch: int  # from 1
-    slots: tuple[np.ndarray, ...]  # (pairs,) int64 each: indices into the split
-    source_tokens: int  # tokens of all slots, EOS included
+    micro_batches: tuple[np.ndarray, ...]  # (pairs,) int64 each: indices into the split
+    source_tokens: int  # tokens of all micro-batches, EOS included
     target_tokens: int
     # The summed loss of the step is divided by this: the sum of the loss weights of its target
     # tokens, which is the number of tokens if all weights are 1; or 1 if all weights are 0.
@@ -41,8 +41,8 @@ class StepPlan:
 
     @property
     def digest(self) -> str:
-        """Returns a hash of the step's pairs in order, which does not depend on the slots."""
-        pairs = np.concatenate(self.slots).astype("<i8")
+        """Returns a hash of the step's pairs in order; it does not depend on the micro-batches."""
+        pairs = np.concatenate(self.micro_batches).astype("<i8")
         return hashlib.blake2b(pairs.tobytes(), digest_size=8).hexdigest()
 
 
@@ -52,7 +52,7 @@ class Plan:
     Args:
         shards: the training split.
         batch_tokens: maximum number of source tokens, and of target tokens, per step.
-        slots: number of slots per step; if a step has few pairs, some of its slots are empty.
+        micro_batches: number of micro-batches per step; some are empty if a step has few pairs.
         seed: the run's seed.
         before_use: called with each shard of a window before the window's first step.
     """
@@ -61,12 +61,12 @@ class Plan:
         self,
         shards: Sequence[Shard],
         batch_tokens: int,
-        slots: int,
+        micro_batches: int,
         seed: int,
         before_use: Callable[[Shard], None] = lambda shard: None,
     ):
         self.shards = shards
-        self.batch_tokens, self.slots, self.seed = batch_tokens, slots, seed
+        self.batch_tokens, self.micro_batches, self.seed = batch_tokens, micro_batches, seed
         self.before_use = before_use
 
     def steps(self, after: int = 0) -> Iterator[StepPlan]:
@@ -142,10 +142,10 @@ class Plan:
         weights: np.ndarray,
     ) -> StepPlan:
         done = np.cumsum(source + target)
-        shares = done[-1] * np.arange(1, self.slots) / self.slots
-        slots = np.split(pairs, np.searchsorted(done, shares, side="left") + 1)
+        shares = done[-1] * np.arange(1, self.micro_batches) / self.micro_batches
+        micro_batches = np.split(pairs, np.searchsorted(done, shares, side="left") + 1)
         tokens = int(source.sum()), int(target.sum())
-        return StepPlan(step, epoch + 1, tuple(slots), *tokens, float(weights.sum()) or 1.0)
+        return StepPlan(step, epoch + 1, tuple(micro_batches), *tokens, float(weights.sum()) or 1.0)
 
 
 def _pairs(

@@ -15,7 +15,7 @@ from nmt.errors import InputError
 from nmt.evaluation.bleu import Counting, bleu_interval, bleu_metric, score
 from nmt.evaluation.calibration import Calibration, calibration
 from nmt.evaluation.test_sets import TestSet
-from nmt.runs.model_directory import FoundModel
+from nmt.runs.found_model import FoundModel
 from nmt.translator import Translator
 
 LENGTHS = (10, 20, 30, 40, 50, 60)  # words; the bounds of both lists are compare-mt's defaults

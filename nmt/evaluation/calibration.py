@@ -13,7 +13,6 @@ from pydantic import Field
 
 from nmt.data.pair import Pair
 from nmt.data.tokenizer import with_eos
-from nmt.decoding.score import max_tokens, top_predictions
 from nmt.errors import InputError
 from nmt.translator import Translator
 
@@ -64,6 +63,8 @@ def calibration(
     pairs = [
         Pair(with_eos(source), with_eos(target)) for source, target in zip(*sides, strict=True)
     ]
+    from nmt.decoding.score import max_tokens, top_predictions  # imports torch
+
     limit = max_tokens(translator)
     short = [pair for pair in pairs if max(len(pair.source), len(pair.target)) <= limit]
     if not short:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from nmt.decoding.score import max_tokens, score_translations
 from nmt.errors import InputError, count
 from nmt.storage.opening import read_lines
 from nmt.translator import Translator
@@ -98,6 +97,8 @@ def contrastive_accuracy(
         InputError: a text is too long for the model.
         NoModelError: the model was exported, or its scores are NaN.
     """
+    from nmt.decoding.score import max_tokens, score_translations  # imports torch
+
     limit = max_tokens(translator)
     for number, pair in enumerate(pairs, start=1):
         texts = [pair.source, pair.right, pair.wrong]

@@ -86,7 +86,7 @@ def compare(
         raise ExportError(
             f"The exported {name} model translates differently from nmt: {equal} of "
             f"{len(samples)} greedy translations are identical, and log-probabilities differ by "
-            f"up to {worst:.1e} (maximum {TOLERANCE:.0e}). Nothing was exported. Try another "
+            f"up to {worst:.1e} (tolerance {TOLERANCE:.0e}). Nothing was exported. Try another "
             f"version of {package}."
         )
     return f"{equal} greedy translations equal nmt's, log-probabilities within {worst:.0e}."

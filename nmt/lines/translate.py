@@ -315,8 +315,8 @@ def _check_together(
         raise ArgumentError("{prefix} conflicts with {prefix_file}. Remove one of them.")
     if str(alignment) == "-" and options.format != "jsonl":
         raise ArgumentError(
-            "To include word links in the output ({alignment} -), set {format} to jsonl. To write "
-            "them to a file, specify the file as {alignment}."
+            "{alignment} - requires {format} jsonl. Set {format} to jsonl, or specify a file with "
+            "{alignment}."
         )
     glossary = options.search.glossary
     read = [

@@ -12,7 +12,7 @@ from nmt.model.special_ids import PAD_ID
 
 @dataclass(frozen=True)
 class Tokens:
-    """The sources or the targets of a slot; each field is an (R, C) int64 tensor."""
+    """The sources or the targets of a micro-batch; each field is an (R, C) int64 tensor."""
 
     tokens: Tensor
     positions: Tensor  # position of each token in its sentence, from 0

@@ -42,7 +42,7 @@ class TestScores(BaseModel):
 
     model_sha256: str  # manifest hash of the model that has these scores
     scores: dict[str, Any]  # the result of `Evaluation.as_json`, without the analysis
-    analysis: Analysis | None = None
+    analysis: Analysis
     sources: list[str]
     references: list[str]
     translations: list[str]
@@ -248,13 +248,13 @@ def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note
         if path.is_file():  # reading a pipe would block
             kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
             is_of_today = kept.scores.get("paper_bleu_convention") == convention
-            if kept.model_sha256 == model_sha256 and is_of_today and kept.analysis:
+            if kept.model_sha256 == model_sha256 and is_of_today:
                 return kept
     except (OSError, InputError, ValidationError):
         pass  # missing or damaged: score again
     note(f"Translating the test set with {run.model}. Its scores are kept in {path}.")
     found = evaluate(run.model, analysis=True, note=note)
-    assert found.test_set.sources is not None
+    assert found.test_set.sources is not None and found.analysis
     test = TestScores(
         model_sha256=model_sha256,
         scores=replace(found, analysis=None).as_json(),

@@ -103,7 +103,7 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
         return None
     if kind not in _DECOMPRESSORS:
         raise InputError(
-            f"{name} is a {kind} file, which nmt cannot read. Decompress it, or compress it with "
+            f"{name} is a {kind} file, which nmt cannot read. Decompress it, or recompress it with "
             "gzip, bzip2 or xz."
         )
     return io.BufferedReader(_Decompressed(_DECOMPRESSORS[kind](file), kind, name), _BUFFER_BYTES)

@@ -145,7 +145,7 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
         NoModelError: the optimizer state in the checkpoint does not fit the run's optimizer.
     """
     config, ranks = run.config, run.ranks
-    _be_deterministic(config.training.deterministic)
+    be_deterministic(config.training.deterministic)
     transformer = _initial_transformer(run, start, note).to(ranks.device).train()
     loss_module = TransformerLoss(transformer, config.training.label_smoothing)
     optimizer = new_optimizer(transformer, config)
@@ -160,7 +160,7 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     )  # fmt: skip
 
 
-def _be_deterministic(wanted: bool) -> None:
+def be_deterministic(wanted: bool) -> None:
     """Sets whether PyTorch uses deterministic operations only."""
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -17,8 +17,8 @@ from torch import nn
 from nmt.model.transformer import Transformer
 
 # A layer is compiled once for each combination of: first or later layer (the attention bias is
-# already computed for later layers), with dropout or without (in `fast_paths`), and shape of slots
-# (`layout.fixed_shape`). torch's default limit is 8.
+# already computed for later layers), with dropout or without (in `fast_paths`), and shape of
+# micro-batches (`layout.fixed_shape`). torch's default limit is 8.
 _VERSIONS = 32
 
 

@@ -313,7 +313,7 @@ def _gpu() -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     avoid_cudnn()
-    # otherwise gradients of weights, which are sums over all tokens of a slot, would add up in bf16
+    # otherwise gradients of weights, sums over the tokens of a micro-batch, would add up in bf16
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return torch.device("cuda", local_rank)
 

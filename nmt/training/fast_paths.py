@@ -1,8 +1,8 @@
 """Chooses the fastest path (see `FastPath`) whose results agree with plain code on this machine.
 
 Compiled layers, fused attention and the chunked loss are compared with plain code on the first
-slot, at the start of a run and each time it is resumed. If a path fails or its results differ, the
-user is warned and the run uses the next slower path.
+micro-batch, at the start of a run and each time it is resumed. If a path fails or its results
+differ, the user is warned and the run uses the next slower path.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMES: dict[FastPath, str] = {
 
 
 def is_compiled(path: FastPath | None) -> bool:
-    """Returns whether a path compiles layers, which requires that all slots have the same shape."""
+    """Returns whether a path compiles layers, which requires micro-batches of one shape."""
     return path in ("flex", "compiled")
 
 
@@ -81,7 +81,7 @@ def choose_path(
     problems = list[str]()
     reference: Reference | None = None
     for path in paths:
-        batch = None if path == "plain" else _first_slot(run, step, path)
+        batch = None if path == "plain" else _first_micro_batch(run, step, path)
         if batch is None:
             set_path(loss_module, path)
             break
@@ -110,11 +110,11 @@ def set_path(loss_module: TransformerLoss, path: FastPath) -> None:
     loss_module.is_plain = path == "plain"
 
 
-def _first_slot(run: Run, step: int, path: FastPath) -> Batch:
-    """Returns this rank's first slot of the step after `step`."""
+def _first_micro_batch(run: Run, step: int, path: FastPath) -> Batch:
+    """Returns this rank's first micro-batch of the step after `step`."""
     with steps_of(run, after=step, is_compiled=is_compiled(path)) as planned:
-        _, slots = next(planned)
-    return slots[0][1]
+        _, micro_batches = next(planned)
+    return micro_batches[0][1]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class _Measured:
 
 @dataclass(frozen=True)
 class Reference:
-    """The results of plain code for a slot, in fp32 and in the precision of the run.
+    """The results of plain code for a micro-batch, in fp32 and in the precision of the run.
 
     Attributes:
         exact: the fp32 loss and gradient norms.
@@ -175,7 +175,7 @@ class Reference:
             errors = self._errors(loss_module, [batch], config)
             loss_module.transformer.randomness.seed(
                 config.training.seed
-            )  # each slot seeds it again
+            )  # each micro-batch seeds it again
             precision = autocast(config, batch.tgt_out.device)
             loss, gradients = _gradients(loss_module, [batch], precision, drops=True)
             norm = sum(float(each.norm()) for each in gradients.values())

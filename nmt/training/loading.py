@@ -22,7 +22,9 @@ CPU_ROW, GPU_ROW = 64, 256
 _AHEAD = 2  # steps; 2 because the plan of a window or an epoch takes longer than a step
 
 T = TypeVar("T")
-LoadedStep = tuple[StepPlan, list[tuple[int, Batch]]]  # the slots of this rank, with their numbers
+LoadedStep = tuple[
+    StepPlan, list[tuple[int, Batch]]
+]  # the micro-batches of this rank, with their numbers
 
 
 @contextmanager
@@ -33,14 +35,20 @@ def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Ite
         is_compiled: see `shape`.
 
     Raises:
-        InputError: the ranks cannot share the slots. An error of `Plan.steps` is raised when the
-            step that it concerns is taken.
+        InputError: the ranks cannot share the micro-batches evenly. An error of `Plan.steps` is
+            raised when the step that it concerns is taken.
     """
     left = run.config.training.max_steps - after
     with read_ahead(islice(_on_host(run, after, is_compiled), left), _AHEAD) as found:
         yield (
-            (plan, [(number, slot.to(run.ranks.device)) for number, slot in slots])
-            for plan, slots in found
+            (
+                plan,
+                [
+                    (number, micro_batch.to(run.ranks.device))
+                    for number, micro_batch in micro_batches
+                ],
+            )
+            for plan, micro_batches in found
         )
 
 
@@ -67,11 +75,11 @@ def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
                 future.cancel()
 
 
-def shape(run: Run, slots: int, is_compiled: bool) -> Shape:
-    """Returns the shape into which slots are packed; it is fixed if layers are compiled."""
+def shape(run: Run, micro_batches: int, is_compiled: bool) -> Shape:
+    """Returns the shape into which micro-batches are packed; it is fixed if layers are compiled."""
     config = run.config
     if is_compiled:
-        return fixed_shape(config.training.batch_tokens, slots, config.data.max_length)
+        return fixed_shape(config.training.batch_tokens, micro_batches, config.data.max_length)
     row = CPU_ROW if run.ranks.device.type == "cpu" else GPU_ROW
     return Shape(row, row)
 
@@ -80,16 +88,22 @@ def _on_host(
     run: Run, after: int, is_compiled: bool
 ) -> Iterator[tuple[StepPlan, list[tuple[int, HostBatch]]]]:
     ranks, settings = run.ranks, run.config.training
-    slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
-    if slots % ranks.world_size:
+    micro_batches = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
+    if micro_batches % ranks.world_size:
         raise InputError(
-            f"training.micro_batches is {slots}, which {ranks.world_size} processes cannot share "
-            f"evenly. Set it to a multiple of {ranks.world_size}."
+            f"training.micro_batches is {micro_batches}, which {ranks.world_size} processes cannot "
+            f"share evenly. Set it to a multiple of {ranks.world_size}."
         )
-    share = slots // ranks.world_size
+    share = micro_batches // ranks.world_size
     own = range(ranks.rank * share, (ranks.rank + 1) * share)
-    into, is_pinned = shape(run, slots, is_compiled), ranks.device.type == "cuda"
-    plan = Plan(run.training, settings.batch_tokens, slots, settings.seed, run.verify)
+    into, is_pinned = shape(run, micro_batches, is_compiled), ranks.device.type == "cuda"
+    plan = Plan(run.training, settings.batch_tokens, micro_batches, settings.seed, run.verify)
     for step in plan.steps(after):
-        pairs = ((slot, pairs_of(run.training, step.slots[slot])) for slot in own)
-        yield step, [(slot, pack(each, into, is_pinned=is_pinned)) for slot, each in pairs]
+        pairs = (
+            (micro_batch, pairs_of(run.training, step.micro_batches[micro_batch]))
+            for micro_batch in own
+        )
+        yield (
+            step,
+            [(micro_batch, pack(each, into, is_pinned=is_pinned)) for micro_batch, each in pairs],
+        )

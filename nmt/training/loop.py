@@ -67,8 +67,8 @@ def train_steps(
     with steps_of(run, after=step, is_compiled=is_compiled(training.path)) as loaded:
         steps = _after_a_discarded_pass(training, loaded)
         while not end:
-            plan, slots = next(steps)
-            loop.update(plan, slots)
+            plan, micro_batches = next(steps)
+            loop.update(plan, micro_batches)
             end = loop.save_and_validate(plan.step)
     log.note(_ending(training, end, plan.step))
     return plan.step, end
@@ -96,12 +96,12 @@ class _Loop:
         self._writer, self._log, self._stop, self._first = writer, log, stop, first
         self._results = _Results(self._config)
 
-    def update(self, plan: StepPlan, slots: list[Any]) -> None:
+    def update(self, plan: StepPlan, micro_batches: list[Any]) -> None:
         """Updates the weights, and reads the step's result if no GPU is still computing it."""
         training, settings, step = self._training, self._config.training, plan.step
         with self._run.ranks.guarded():
             result = optimizer_step(
-                training.module, training.loss_module, training.optimizer, slots, step,
+                training.module, training.loss_module, training.optimizer, micro_batches, step,
                 plan.loss_divisor, self._config, self._run.ranks, self._requests,
             )  # fmt: skip
         self._results.read()  # the previous step's, while a GPU computes this step
@@ -220,8 +220,8 @@ def _after_a_discarded_pass(
     """
     first = next(steps)
     if training.run.ranks.world_size > 1:
-        _, slots = first
-        add_gradients(training.module, slots[0][1], 1.0, training.run.config)
+        _, micro_batches = first
+        add_gradients(training.module, micro_batches[0][1], 1.0, training.run.config)
     return chain([first], steps)
 
 

@@ -148,7 +148,7 @@ class TransformerLoss(nn.Module):
         self.is_plain = False  # torch's own cross-entropy, of all logits at once
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Returns the slot's smoothed loss and negative log-likelihood.
+        """Returns the micro-batch's smoothed loss and negative log-likelihood.
 
         Both are in nats and summed over tokens; each token's loss is multiplied by its loss weight.
         """

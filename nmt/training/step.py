@@ -1,4 +1,4 @@
-"""Computes one optimizer step over this rank's slots."""
+"""Computes one optimizer step over this rank's micro-batches."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ class StepResult:
         Args:
             sums: (3,) float64: this rank's smoothed loss and unsmoothed loss, both in nats, and its
                 gradient norm.
-            divisor: the divisor of the losses, over all slots and ranks.
+            divisor: the divisor of the losses, over all micro-batches and ranks.
             rate: the step's learning rate.
             requests: Returns this rank's values of `StepResult.requests`; called when ranks
                 exchange values.
@@ -115,21 +115,21 @@ def optimizer_step(
     module: nn.Module,
     loss_module: TransformerLoss,
     optimizer: Optimizer,
-    slots: Sequence[tuple[int, Batch]],
+    micro_batches: Sequence[tuple[int, Batch]],
     step: int,
     divisor: float,
     config: Config,
     ranks: Ranks,
     requests: Callable[[], Sequence[float]] = tuple,
 ) -> StepResult:
-    """Runs the forward and backward pass of this rank's slots, and updates the weights.
+    """Runs the forward and backward pass of this rank's micro-batches, and updates the weights.
 
     The loss is summed over tokens and divided once by the divisor for the whole step, so that the
-    gradient does not depend on the number of slots.
+    gradient does not depend on the number of micro-batches.
 
     Args:
         module: the loss module, wrapped in DistributedDataParallel if there are several ranks.
-        slots: for each slot, its number in the step and its tensors, in order.
+        micro_batches: for each micro-batch, its number in the step and its tensors, in order.
         divisor: the divisor for the whole step's loss (see `StepPlan.loss_divisor`).
         requests: see `StepResult`.
 
@@ -142,13 +142,15 @@ def optimizer_step(
     divisor_per_rank = divisor / ranks.world_size
     optimizer.zero_grad()
     sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
-    for place, (slot, batch) in enumerate(slots):
-        loss_module.transformer.randomness.seed(settings.seed, step, slot)
-        is_last = place == len(slots) - 1
+    for place, (micro_batch, batch) in enumerate(micro_batches):
+        loss_module.transformer.randomness.seed(settings.seed, step, micro_batch)
+        is_last = place == len(micro_batches) - 1
         waits = isinstance(module, DistributedDataParallel) and not is_last
-        with module.no_sync() if waits else nullcontext(), _naming(step, slot, batch):  # type: ignore[operator]
-            slot_loss, slot_nll = add_gradients(module, batch, divisor_per_rank, config)
-        sums = sums + torch.stack([slot_loss, slot_nll]).double()
+        with module.no_sync() if waits else nullcontext(), _naming(step, micro_batch, batch):  # type: ignore[operator]
+            micro_batch_loss, micro_batch_nll = add_gradients(
+                module, batch, divisor_per_rank, config
+            )
+        sums = sums + torch.stack([micro_batch_loss, micro_batch_nll]).double()
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     measured, rate = torch.stack([*sums, norm.double()]), learning_rate(config, step)
@@ -169,7 +171,7 @@ def optimizer_step(
 def add_gradients(
     module: nn.Module, batch: Batch, divisor_per_rank: float, config: Config
 ) -> tuple[Tensor, Tensor]:
-    """Adds the gradients of one slot; returns its summed smoothed and unsmoothed loss in nats.
+    """Adds the gradients of a micro-batch; returns its summed smoothed and unsmoothed loss.
 
     Args:
         divisor_per_rank: the divisor for the whole step's loss, divided by the number of ranks.
@@ -183,8 +185,8 @@ def add_gradients(
 
 
 @contextmanager
-def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
-    """Names the slot in the message if memory runs out."""
+def _naming(step: int, micro_batch: int, batch: Batch) -> Iterator[None]:
+    """Names the micro-batch in the message if memory runs out."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -192,7 +194,7 @@ def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
             raise
         rows, columns = batch.tgt_out.shape
         raise InputError(
-            f"Out of memory in step {step}, micro-batch {slot} ({rows} rows of {columns} target "
-            "tokens). Raise training.micro_batches to divide each step into smaller "
+            f"Out of memory in step {step}, micro-batch {micro_batch} ({rows} rows of {columns} "
+            "target tokens). Raise training.micro_batches to divide each step into smaller "
             "micro-batches."
         ) from None

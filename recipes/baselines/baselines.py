@@ -161,7 +161,7 @@ def costs(system: str, config: Config) -> Iterator[tuple[int, int]]:
     plan = Plan(shards, config.training.batch_tokens, 1, config.training.seed)
     operations = tokens = 0
     for step in plan.steps():
-        (pairs,) = step.slots
+        (pairs,) = step.micro_batches
         sizes = config.model, config.tokenizer.vocabulary_size
         operations += FLOPS[system](*sizes, source[pairs], target[pairs])
         tokens += step.target_tokens
@@ -237,7 +237,7 @@ def trained_lstm(config: Config) -> tuple[Translator, State]:
         process_group(settings.process_group_timeout_s) as ranks,
         directory.locked(),
     ):
-        run = open_run(config, ranks, say)
+        run = open_run(config, directory, ranks, say)
         directory.record(config)
         model = LSTMTranslator(config.model, config.tokenizer.vocabulary_size)
         model.initialize(settings.seed)

@@ -149,7 +149,7 @@ class LSTMTranslator(nn.Module):
     def forward(self, src: Tokens, tgt_in: Tokens) -> Tensor:
         """(R, S), (R, T) -> hidden states (R, T, D), the input of `logits`; 0 at padding
 
-        A row may contain several pairs. Each slot must contain at least one.
+        A row may contain several pairs. Each micro-batch must contain at least one.
         """
         sources, _ = one_per_row(src)
         targets, numbers = one_per_row(tgt_in)

@@ -137,7 +137,7 @@ def test_steps_are_those_of_training(settings, monkeypatch):
             plan.target_tokens,
         )
         assert timed.computed_tokens >= plan.source_tokens + plan.target_tokens
-        pairs = plan.slots[0]
+        pairs = plan.micro_batches[0]
         lengths = shard.source.lengths[pairs], shard.target.lengths[pairs]
         assert timed.flops == training_flops(config.model, 400, *lengths)
     rates = [each.target_tokens / each.seconds for each in found.timed.kept]

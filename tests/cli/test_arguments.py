@@ -76,6 +76,9 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
         "nmt.evaluation.evaluate.evaluate",
         {"reference": [Path("r"), Path("t")], "lowercase": True, "tokenize": "intl"},
     ),
+    "evaluate M --analysis --contrastive c": (
+        "nmt.evaluation.evaluate.evaluate", {"analysis": True, "contrastive": Path("c")},
+    ),
     "evaluate M --comet other --json": ("nmt.evaluation.evaluate.evaluate", {"comet": "other"}),
     "score M --source s --target t --tokens --device cpu --precision bf16": (
         "nmt.lines.score.run_score",
@@ -92,6 +95,9 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "average R --last 3 --output o": (
         "nmt.runs.average.average", {0: Path("R"), 1: 3, 2: Path("o")},
+    ),
+    "report R --output o.html --contrastive c": (
+        "nmt.reporting.report.report", {0: [Path("R")], 3: Path("c")},
     ),
     "report R S --output o.html": (
         "nmt.reporting.report.report", {0: [Path("R"), Path("S")], 1: Path("o.html")},

@@ -115,7 +115,7 @@ def test_an_export_that_would_split_text_in_another_way_is_refused(tmp_path: Pat
     tokenizer = model.config.tokenizer.model_copy(update={"model": "their.model"})
     plain = model.config.model.model_copy(update={"attention_window": None, "d_k": 8, "d_v": 8})
     config = model.config.model_copy(update={"tokenizer": tokenizer, "model": plain})
-    with pytest.raises(InputError, match=r"tokenizer\.model: their\.model"):
+    with pytest.raises(InputError, match=r"their\.model \(tokenizer\.model\)"):
         export_huggingface(
             Translator.load(TRAINED / "run"), tmp_path, replace(model, config=config)
         )

@@ -67,7 +67,7 @@ def test_a_pair_longer_than_the_capacity_widens_the_rows():
     assert batch.tgt_out.shape[1] == 90
 
 
-def test_an_empty_slot_is_one_row_of_padding():
+def test_an_empty_micro_batch_is_one_row_of_padding():
     batch = one_per_row([])
     assert batch.tgt_out.tolist() == [[0]]
     assert batch.src.segments.tolist() == [[0]]
@@ -120,7 +120,7 @@ def test_rows_of_a_fixed_shape_grow_only_if_pairs_need_them(number: int):
     assert in_blocks([*random_pairs(number), *longer], shape).tgt_out.shape[1] == 40
 
 
-def test_a_fixed_shape_holds_the_slots_of_a_step():
+def test_a_fixed_shape_holds_the_micro_batches_of_a_step():
     """The base model's: 25,000 tokens in rows of 2 blocks of 128."""
     assert fixed_shape(25_000, 1, 256) == Shape(columns=256, block=128, rows=100)
     assert fixed_shape(25_000, 8, 100) == Shape(columns=128, block=128, rows=25)

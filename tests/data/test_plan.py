@@ -46,19 +46,23 @@ def epoch(plan: Plan, number: int) -> list:
 @given(
     sizes=st.lists(st.integers(1, 300), min_size=1, max_size=5),
     batch_tokens=st.integers(30, 600),
-    slots=st.integers(1, 5),
+    micro_batches=st.integers(1, 5),
     seed=st.integers(0, 9),
 )
-def test_r9_an_epoch_has_every_pair_once_within_the_bounds(sizes, batch_tokens, slots, seed):
+def test_r9_an_epoch_has_every_pair_once_within_the_bounds(
+    sizes, batch_tokens, micro_batches, seed
+):
     shards = make_shards(sizes)
     source, target = lengths(shards)
     for number in (1, 2):
-        steps = epoch(Plan(shards, batch_tokens, slots, seed), number)
-        pairs = np.concatenate([slot for step in steps for slot in step.slots])
+        steps = epoch(Plan(shards, batch_tokens, micro_batches, seed), number)
+        pairs = np.concatenate(
+            [micro_batch for step in steps for micro_batch in step.micro_batches]
+        )
         assert sorted(pairs) == list(range(sum(sizes)))
         for step in steps:
-            assert len(step.slots) == slots
-            own = np.concatenate(step.slots)
+            assert len(step.micro_batches) == micro_batches
+            own = np.concatenate(step.micro_batches)
             assert step.source_tokens == source[own].sum() <= batch_tokens
             assert step.target_tokens == target[own].sum() <= batch_tokens
 
@@ -69,7 +73,7 @@ def test_windows_cover_an_epoch_too(monkeypatch):
     used: list[str] = []
     plan = Plan(shards, 200, 1, 1, before_use=lambda shard: used.append(shard.path.name))
     steps = epoch(plan, 1)
-    assert sorted(np.concatenate([step.slots[0] for step in steps])) == list(range(700))
+    assert sorted(np.concatenate([step.micro_batches[0] for step in steps])) == list(range(700))
     assert sorted(used[:7]) == [str(number) for number in range(7)]  # then comes epoch 2
     fresh: list[str] = []
     next(Plan(shards, 200, 1, 1, before_use=lambda shard: fresh.append(shard.path.name)).steps())
@@ -99,8 +103,8 @@ def test_windows_of_a_million_pairs():
     steps = plan.steps()
     first = next(steps)
     assert len(set(used)) == 10
-    seen = np.concatenate([*first.slots, *(slot for step in takewhile(
-        lambda step: step.epoch == 1, steps) for slot in step.slots)])  # fmt: skip
+    seen = np.concatenate([*first.micro_batches, *(micro_batch for step in takewhile(
+        lambda step: step.epoch == 1, steps) for micro_batch in step.micro_batches)])  # fmt: skip
     assert np.array_equal(np.sort(seen), np.arange(1_100_000))
 
 
@@ -108,11 +112,15 @@ def test_weights_say_how_often_a_pair_is_seen():
     shards = make_shards([60, 40, 50], weights=[1.0, 2.0, 0.5])
     plan = Plan(shards, 200, 1, 1)
     for number in (1, 2):
-        counts = Counter(np.concatenate([step.slots[0] for step in epoch(plan, number)]).tolist())
+        counts = Counter(
+            np.concatenate([step.micro_batches[0] for step in epoch(plan, number)]).tolist()
+        )
         assert all(counts[pair] == 1 for pair in range(60))
         assert all(counts[pair] == 2 for pair in range(60, 100))
         assert sum(counts[pair] for pair in range(100, 150)) == 25
-    both = Counter(np.concatenate([s.slots[0] for n in (1, 2) for s in epoch(plan, n)]).tolist())
+    both = Counter(
+        np.concatenate([s.micro_batches[0] for n in (1, 2) for s in epoch(plan, n)]).tolist()
+    )
     assert all(both[pair] == 1 for pair in range(100, 150))  # half an epoch each, none twice
 
 
@@ -122,33 +130,40 @@ def test_resuming_anywhere_gives_the_same_steps():
     for after in (0, 1, 13, 14, 15, 37, 59):
         resumed = next(Plan(shards, 300, 2, 1).steps(after))
         assert (resumed.step, resumed.epoch) == (after + 1, straight[after].epoch)
-        for a, b in zip(resumed.slots, straight[after].slots, strict=True):
+        for a, b in zip(resumed.micro_batches, straight[after].micro_batches, strict=True):
             assert np.array_equal(a, b)
 
 
 def test_r9_the_global_batch_does_not_depend_on_how_it_is_cut():
     shards = make_shards([300])
-    plans = [list(islice(Plan(shards, 400, slots, 1).steps(), 20)) for slots in (1, 2, 4)]
+    plans = [
+        list(islice(Plan(shards, 400, micro_batches, 1).steps(), 20)) for micro_batches in (1, 2, 4)
+    ]
     for steps in zip(*plans, strict=True):
-        whole = [np.concatenate(step.slots) for step in steps]
+        whole = [np.concatenate(step.micro_batches) for step in steps]
         assert all(np.array_equal(whole[0], other) for other in whole[1:])
 
 
-def test_steps_are_full_and_their_slots_of_nearly_equal_size():
+def test_steps_are_full_and_their_micro_batches_of_nearly_equal_size():
     shards = make_shards([5000])
     source, target = lengths(shards)
     steps = epoch(Plan(shards, 2000, 4, 1), 1)
     full = [step for step in steps if step.target_tokens > 1800 or step.source_tokens > 1800]
     assert len(full) > 0.95 * len(steps)
     for step in full:
-        sizes = [int((source[slot] + target[slot]).sum()) for slot in step.slots]
+        sizes = [
+            int((source[micro_batch] + target[micro_batch]).sum())
+            for micro_batch in step.micro_batches
+        ]
         assert max(sizes) - min(sizes) <= 2 * 60
 
 
 def test_seeds_and_epochs_differ():
     shards = make_shards([300])
     orders = {
-        tuple(np.concatenate([s.slots[0] for s in epoch(Plan(shards, 300, 1, seed), number)]))
+        tuple(
+            np.concatenate([s.micro_batches[0] for s in epoch(Plan(shards, 300, 1, seed), number)])
+        )
         for seed in (1, 2)
         for number in (1, 2)
     }

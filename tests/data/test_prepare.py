@@ -419,7 +419,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(tmp_path: Path, monkeypa
         return whole(job, text)
 
     monkeypatch.setattr(prepare, "deduplicate", deduplicate)
-    with pytest.raises(InputError, match="corpus changed while it was read"):
+    with pytest.raises(InputError, match="corpus changed while the data was being prepared"):
         run(wanted)
     assert not (Path(wanted.data.directory) / "manifest.json").exists()
 

@@ -83,7 +83,7 @@ def test_what_a_call_raises_is_raised_here(tmp_path: Path) -> None:
 
 
 def test_a_killed_worker_and_failing_tasks_end_all(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"signal \(Killed\).*fewer processes") as caught:
+    with pytest.raises(InputError, match=r"signal \(Killed\).*number of processes") as caught:
         workers.run(kill_itself, tasks(tmp_path, 50), 2)
     assert caught.value.status == Status.INPUT
 

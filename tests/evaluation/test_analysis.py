@@ -208,7 +208,7 @@ def next_token_probabilities(translator: Translator, src, read) -> torch.Tensor:
 
 
 def test_sentences_that_are_too_long_are_left_out(translator: Translator, monkeypatch):
-    monkeypatch.setattr("nmt.evaluation.calibration.max_tokens", lambda model: 20)
+    monkeypatch.setattr("nmt.decoding.score.max_tokens", lambda model: 20)
     sources = ["The man reads.", "The man reads. " * 9]
     found = calibration(translator, sources, ["Der Mann liest."] * 2)
     assert (found.sentences, found.too_long) == (1, 1)

@@ -221,7 +221,7 @@ def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, 
 def test_more_weights_than_can_be_drawn(translator, monkeypatch):
     """Nothing else limits the number of weights: a given target may have any length."""
     monkeypatch.setattr(translator.transformer, "forward", None)  # must not be called
-    with pytest.raises(InputError, match=r"\d+ and 6,\d+ tokens .* 100,000,000"):
+    with pytest.raises(InputError, match=r"\d+ source tokens, 6,\d+ target .* 100,000,000"):
         attention_of(translator, SOURCE, "ä" * 6000)
 
 

@@ -9,7 +9,6 @@ from nmt.cli import main
 from nmt.decoding.score import score_translations
 from nmt.demo_language import contrastive_pairs
 from nmt.errors import InputError
-from nmt.evaluation import contrastive
 from nmt.evaluation.contrastive import Accuracy, contrastive_accuracy, read_contrastive
 from nmt.translator import Translator
 from tests.fixtures.make import TRAINED
@@ -40,7 +39,7 @@ def test_twenty_pairs_by_hand(tmp_path: Path, monkeypatch):
     def scored(model, sources, targets):
         return [SimpleNamespace(log_probability=scores[target]) for target in targets]
 
-    monkeypatch.setattr(contrastive, "score_translations", scored)
+    monkeypatch.setattr("nmt.decoding.score.score_translations", scored)
     translator = Translator.load(TRAINED / "run", precision="fp32")
     found = contrastive_accuracy(translator, read_contrastive(file), file)
     assert {name: each.right for name, each in found.categories.items()} == RIGHT

@@ -22,6 +22,7 @@ from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding.options import SearchOptions
 from nmt.demo_language import demo_pairs
 from nmt.errors import ExportError, InputError
+from nmt.evaluation.analysis import Analysis, Faults
 from nmt.evaluation.paper_bleu import CONVENTIONS
 from nmt.export import check, huggingface
 from nmt.export import export as exporting
@@ -320,7 +321,8 @@ def test_the_scores_on_a_card_are_those_kept_of_that_very_model(tmp_path: Path, 
     scores["paper_bleu_convention"] = CONVENTIONS.get("de")
     sha256 = manifest.read(run.model, "model")["sha256"]
     texts = {"sources": ["a"], "references": ["b"], "translations": ["c"]}
-    kept = TestScores(model_sha256=sha256, scores=scores, **texts)
+    analysis = Analysis(1, 1.0, *[Faults(0, 0, 0)] * 2, [], None, None, [])
+    kept = TestScores(model_sha256=sha256, scores=scores, analysis=analysis, **texts)
     run.test_scores.parent.mkdir()
     run.test_scores.write_text(kept.model_dump_json(), encoding="utf-8")
     ours, other = map(model_card, models)

@@ -5,25 +5,25 @@ import re
 import pytest
 
 from recipes.speed.simulated.device import SimulatedGpu
-from recipes.speed.simulated.training import SLOTS, Training
+from recipes.speed.simulated.training import MICRO_BATCHES, Training
 from tests.manual import ROOT
 
 PRECISION = 0.06  # GiB; the table has one decimal
 
 
 def recorded(model: str) -> dict[int, tuple[float, int, int]]:
-    """Reads peak memory in GiB, kernels and waits by number of slots from docs/speed.md."""
+    """Reads peak memory in GiB, kernels and waits by number of micro-batches from docs/speed.md."""
     text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     rows = re.findall(rf"^\| {model} \| (\d+) \| ([\d.]+) \| ([\d,]+) \| (\d+) \|$", text, re.M)
     return {
-        int(slots): (float(peak), int(kernels.replace(",", "")), int(waits))
-        for slots, peak, kernels, waits in rows
+        int(micro_batches): (float(peak), int(kernels.replace(",", "")), int(waits))
+        for micro_batches, peak, kernels, waits in rows
     }
 
 
-@pytest.fixture(scope="module", params=SLOTS)
+@pytest.fixture(scope="module", params=MICRO_BATCHES)
 def training(request):
-    """A shipped configuration after two steps, each of one slot."""
+    """A shipped configuration after two steps, each of one micro-batch."""
     with SimulatedGpu(has_values=False) as gpu:
         training = Training(gpu, request.param)
         for number in (1, 2):
@@ -35,10 +35,12 @@ def training(request):
 def test_a_step_takes_what_the_manual_says(training):
     """If figures change, run `python -m recipes.speed.memory` and correct docs/speed.md."""
     figures = recorded(training.model)
-    assert list(figures) == SLOTS[training.model]
-    for slots, (peak, kernels, waits) in figures.items():
-        found = training.step(slots, first=2)  # memory peaks in every slot but the first
+    assert list(figures) == MICRO_BATCHES[training.model]
+    for micro_batches, (peak, kernels, waits) in figures.items():
+        found = training.step(
+            micro_batches, first=2
+        )  # memory peaks in every micro-batch but the first
         assert found.peak / 2**30 == pytest.approx(peak, abs=PRECISION)
         assert found.waits == waits
-        if slots <= 2:
+        if micro_batches <= 2:
             assert found.kernels == kernels

@@ -35,26 +35,26 @@ def config_of(**training) -> Config:
 class Trainer:
     """Takes optimizer steps like `nmt train`, with pairs that do not depend on the device."""
 
-    def __init__(self, device: torch.device, slots: int = 1, **training):
+    def __init__(self, device: torch.device, micro_batches: int = 1, **training):
         config = config_of(**training)
         transformer = new_transformer(config)
         transformer.initialize(1)
         self.module = TransformerLoss(transformer.to(device).train(), 0.1)
         self.optimizer, self.config = new_optimizer(transformer, config), config
-        self.slots = slots
+        self.micro_batches = micro_batches
         self.ranks, self.taken = Ranks(0, 1, device), 0
 
     def step(self) -> StepResult:
         self.taken += 1
         random, device = np.random.default_rng(self.taken), self.ranks.device
-        slots, tokens = [], 0
-        for slot in range(self.slots):
+        micro_batches, tokens = [], 0
+        for micro_batch in range(self.micro_batches):
             pairs = [Pair(ids(random), ids(random)) for _ in range(9)]
             tokens += sum(len(target) for _, target in pairs)
             host = pack(pairs, fixed_shape(500, 1, 60), is_pinned=device.type == "cuda")
-            slots.append((slot, host.to(device)))
+            micro_batches.append((micro_batch, host.to(device)))
         return optimizer_step(
-            self.module, self.module, self.optimizer, slots, self.taken, tokens,
+            self.module, self.module, self.optimizer, micro_batches, self.taken, tokens,
             self.config, self.ranks,
         )  # fmt: skip
 
@@ -66,7 +66,7 @@ def ids(random: np.random.Generator) -> np.ndarray:
     return np.append(random.integers(4, VOCABULARY, random.integers(2, 30)), 2).astype(np.int32)
 
 
-STEPS = [{"slots": 1}, {"slots": 3, "gradient_clip": 0.1}]
+STEPS = [{"micro_batches": 1}, {"micro_batches": 3, "gradient_clip": 0.1}]
 
 
 @pytest.mark.parametrize("case", STEPS, ids=str)

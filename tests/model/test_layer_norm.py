@@ -96,7 +96,7 @@ def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(request, de
 
 
 def test_a_bf16_norm_of_no_rows_has_a_gradient():
-    """The slots of a step may be empty."""
+    """The micro-batches of a step may be empty."""
     norm, x = layer_norms.LayerNorm(8), torch.empty(0, 8, dtype=torch.bfloat16).requires_grad_()
     norm(x).sum().backward()
     assert x.grad.shape == (0, 8) and not norm.weight.grad.any()

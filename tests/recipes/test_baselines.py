@@ -202,10 +202,10 @@ def test_a_stopped_command_ends_with_the_same_bytes_and_finished_runs_are_kept(
     again = [*command[:-1], str(tmp_path / "again"), "--steps", "4"]
     update = loop._Loop.update
 
-    def stopping(self, plan, slots):
+    def stopping(self, plan, micro_batches):
         if plan.step == 3:
             self._stop.signal_number = 15
-        update(self, plan, slots)
+        update(self, plan, micro_batches)
 
     with monkeypatch.context() as patched:
         patched.setattr(loop._Loop, "update", stopping)

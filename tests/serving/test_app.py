@@ -160,7 +160,7 @@ WRONG = [
     ({"text": "a", "length_penalty": -1}, "length_penalty: "),
     ({"text": "a" * 20_001}, "at most 20,000 characters"),
     ({"text": "a", "prefix": "a" * 20_000}, "at most 20,000 characters"),
-    ({"texts": [""] * 257}, "at most 256 texts"), ({"texts": ["a"] * 300_000}, "more than"),
+    ({"texts": [""] * 257}, "at most 256 texts"), ({"texts": ["a"] * 300_000}, "exceeds"),
     ({"texts": ["good", "wrong"]}, "too long, prefix, shorten it"),
 ]  # fmt: skip
 

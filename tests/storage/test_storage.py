@@ -280,7 +280,7 @@ def test_truncated_and_missing_files_are_named(described: Path):
 
 
 def test_r16_other_kinds_and_names_that_lead_outside(described: Path):
-    with pytest.raises(NoModelError, match="is a model directory. Specify a checkpoint directory"):
+    with pytest.raises(NoModelError, match=r"a model directory\. Specify a checkpoint"):
         manifest.read(described, "checkpoint")
     content = manifest.read(described, "model")
     entry = content["files"]["a"]

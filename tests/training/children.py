@@ -169,10 +169,10 @@ def at_step(step: int, deed: Callable[[], None]) -> Fault:
 def _at_step(step: int, deed: Callable[[], None]) -> None:
     original = loop.optimizer_step
 
-    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+    def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
         if number == step:
             deed()
-        return original(module, loss_module, optimizer, slots, number, *rest)
+        return original(module, loss_module, optimizer, micro_batches, number, *rest)
 
     loop.optimizer_step = optimizer_step
 
@@ -224,8 +224,8 @@ def after_step(step: int, deed: Callable[[], None]) -> Fault:
 def _after_step(step: int, deed: Callable[[], None]) -> None:
     original = loop.optimizer_step
 
-    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
-        result = original(module, loss_module, optimizer, slots, number, *rest)
+    def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
+        result = original(module, loss_module, optimizer, micro_batches, number, *rest)
         if number == step:
             deed()
         return result
@@ -255,9 +255,9 @@ def _gpu(finishes_until: float) -> None:
             if not self.query():
                 hang()
 
-    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+    def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
         taken[0] = number
-        return original(module, loss_module, optimizer, slots, number, *rest)
+        return original(module, loss_module, optimizer, micro_batches, number, *rest)
 
     as_on_a_gpu()
     steps._mark, loop.optimizer_step = Event, optimizer_step  # type: ignore[assignment]

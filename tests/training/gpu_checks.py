@@ -110,11 +110,11 @@ def no_step_waits_for_the_device(place: Place) -> None:
     step, taken = training.optimizer_step, list[int]()
     forbid = torch.cuda.set_sync_debug_mode if place.is_gpu else lambda mode: None
 
-    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+    def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
         forbid("error" if number > 2 else "default")
         taken.append(number)
         try:
-            return step(module, loss_module, optimizer, slots, number, *rest)
+            return step(module, loss_module, optimizer, micro_batches, number, *rest)
         finally:
             forbid("default")
 

@@ -41,9 +41,9 @@ def poisoned(monkeypatch, at: int, loss: float = 1.0) -> list[int]:
     """
     step, forward, begun = training.optimizer_step, TransformerLoss.forward, list[int]()
 
-    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+    def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
         begun.append(number)
-        return step(module, loss_module, optimizer, slots, number, *rest)
+        return step(module, loss_module, optimizer, micro_batches, number, *rest)
 
     def poisoning(self, batch):
         smoothed, nll = forward(self, batch)
@@ -118,10 +118,10 @@ def test_a_signal_in_a_step_that_diverged_saves_nothing(settings, monkeypatch):
     poisoned(monkeypatch, at=3)
     step = training.optimizer_step
 
-    def stopping(module, loss_module, optimizer, slots, number, *rest):
+    def stopping(module, loss_module, optimizer, micro_batches, number, *rest):
         if number == 3:
             signal.raise_signal(signal.SIGTERM)
-        return step(module, loss_module, optimizer, slots, number, *rest)
+        return step(module, loss_module, optimizer, micro_batches, number, *rest)
 
     monkeypatch.setattr(training, "optimizer_step", stopping)
     with pytest.raises(DivergedError, match="in step 3:"):
@@ -148,12 +148,12 @@ class SlowDisk:
 def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_change_it(settings, monkeypatch):
     disk, step, weights = SlowDisk(monkeypatch), training.optimizer_step, {}
 
-    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+    def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
         if number == 5:
             weights.update({k: v.clone() for k, v in loss_module.transformer.state_dict().items()})
         if number == 6:
             disk.go.set()
-        return step(module, loss_module, optimizer, slots, number, *rest)
+        return step(module, loss_module, optimizer, micro_batches, number, *rest)
 
     monkeypatch.setattr(training, "optimizer_step", optimizer_step)
     directory, _ = run(settings())
@@ -166,11 +166,11 @@ def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_change_it(settings
 def test_a_stop_waits_until_its_checkpoint_is_written(settings, monkeypatch):
     disk, step = SlowDisk(monkeypatch), training.optimizer_step
 
-    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+    def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
         if number == 3:
             signal.raise_signal(signal.SIGTERM)
             threading.Timer(0.2, disk.go.set).start()
-        return step(module, loss_module, optimizer, slots, number, *rest)
+        return step(module, loss_module, optimizer, micro_batches, number, *rest)
 
     monkeypatch.setattr(training, "optimizer_step", optimizer_step)
     with pytest.raises(Stopped, match="after step 3, saved in"):
@@ -190,10 +190,10 @@ def dying_at_step_8() -> None:
             os._exit(137)
         return write(folder, kind, facts)
 
-    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+    def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
         if number == 11:
             at_11.set()
-        return step(module, loss_module, optimizer, slots, number, *rest)
+        return step(module, loss_module, optimizer, micro_batches, number, *rest)
 
     checkpoints.manifest.write, training.optimizer_step = dying, optimizer_step
 
@@ -214,10 +214,10 @@ def test_r11_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch
     """The message must not say that the run was saved."""
     step = training.optimizer_step
 
-    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+    def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
         if number == 3:
             signal.raise_signal(signal.SIGTERM)
-        return step(module, loss_module, optimizer, slots, number, *rest)
+        return step(module, loss_module, optimizer, micro_batches, number, *rest)
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "checkpoints")

@@ -123,7 +123,9 @@ def test_a_layer_is_one_graph_whatever_the_buckets_of_its_gradients(
         torch.testing.assert_close(gradients[1][name], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_slots_of_a_compiled_run_have_one_shape_or_the_one_with_more_rows(settings, monkeypatch):
+def test_micro_batches_of_a_compiled_run_have_one_shape_or_the_one_with_more_rows(
+    settings, monkeypatch
+):
     """The layers are not compiled here, which makes no difference to the shapes."""
     shapes, packed = set(), loading.pack
 

@@ -93,7 +93,7 @@ def plain(tiny_data: Path, tmp_path_factory) -> Path:
 def chosen(settings, monkeypatch) -> Callable[..., tuple[str | None, list[str], TransformerLoss]]:
     """Chooses the path of a small model's first step; returns it, the warnings, and the model."""
     batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(CPU)
-    monkeypatch.setattr(fast_paths, "_first_slot", lambda *_: batch)
+    monkeypatch.setattr(fast_paths, "_first_micro_batch", lambda *_: batch)
 
     def choose(ranks: Ranks | None = None):
         config, warnings = settings(**SMALL, training__compile=True), list[str]()

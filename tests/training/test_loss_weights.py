@@ -91,11 +91,11 @@ def assert_close(found: Gradients, expected: Gradients) -> None:
         torch.testing.assert_close(found[name], each, rtol=1e-5, atol=1e-7)
 
 
-def in_slots(module: TransformerLoss, shards: list[Shard], step: StepPlan, config: Config):
-    """Returns the loss, nll and gradients of a step, computed by slots as in `optimizer_step`."""
+def in_micro_batches(module: TransformerLoss, shards: list[Shard], step: StepPlan, config: Config):
+    """Returns the loss, nll and gradients of a step, computed as in `optimizer_step`."""
     sums = torch.zeros(2, dtype=torch.float64)
-    for slot in step.slots:
-        batch = pack(pairs_of(shards, slot), Shape(64, 64)).to(CPU)
+    for micro_batch in step.micro_batches:
+        batch = pack(pairs_of(shards, micro_batch), Shape(64, 64)).to(CPU)
         sums += torch.stack(add_gradients(module, batch, step.loss_divisor, config))
     return *(sums / step.loss_divisor).tolist(), gradients(module)
 
@@ -119,16 +119,16 @@ def test_a_step_is_the_weighted_mean_over_its_pairs_however_it_is_cut(config, we
     data = PreparedData.of(config)
     shards, tokenizer, module = data.shards("train"), data.tokenizer(), model(config)
     module.is_plain = is_plain
-    plans = [Plan(shards, 400, slots, seed=1) for slots in (1, 2, 3)]
+    plans = [Plan(shards, 400, micro_batches, seed=1) for micro_batches in (1, 2, 3)]
     used: list[float] = []
     for steps in islice(zip(*(plan.steps() for plan in plans), strict=True), 2):
-        pairs = pairs_of(shards, np.concatenate(steps[0].slots))
+        pairs = pairs_of(shards, np.concatenate(steps[0].micro_batches))
         texts = [tokenizer.decode(pair.target.tolist()) for pair in pairs]
         own = [weights.get(text, 1.0) for text in texts]
         used += own
         loss, nll, expected = one_by_one(module, pairs, own)
         for step in steps:
-            *values, found = in_slots(module, shards, step, config)
+            *values, found = in_micro_batches(module, shards, step, config)
             assert values == pytest.approx([loss, nll], rel=1e-5)
             assert_close(found, expected)
     assert len({*used}) > 4 and 1.0 in used
@@ -166,8 +166,8 @@ def test_the_divisor_is_the_sum_of_the_weights_of_the_tokens(config, tmp_path):
     shards = [replace(of_pairs, first=0), replace(without, first=len(of_pairs)),
               read_shard(tmp_path / "tokens.arrow", first=first)]  # fmt: skip
     for step in islice(Plan(shards, 400, 1, seed=1).steps(), 5):
-        [slot] = step.slots
-        batch = pack(pairs_of(shards, slot), Shape(64, 64)).to(CPU)
+        [micro_batch] = step.micro_batches
+        batch = pack(pairs_of(shards, micro_batch), Shape(64, 64)).to(CPU)
         weights = token_weights(batch) * (batch.tgt_out != PAD_ID)
         assert step.loss_divisor == weights.double().sum() != step.target_tokens
 

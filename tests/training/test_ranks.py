@@ -56,10 +56,10 @@ def alone(tiny_data, tmp_path_factory) -> dict[int, Path]:
     from tests.conftest import make_settings
 
     found = {}
-    for slots, changes in ((2, TWO), (4, FOUR)):
+    for micro_batches, changes in ((2, TWO), (4, FOUR)):
         folder = tmp_path_factory.mktemp("alone")
         assert train(make_settings(tiny_data, folder, **changes), folder / "child").wait() == 0
-        found[slots] = folder / "run"
+        found[micro_batches] = folder / "run"
     return found
 
 
@@ -454,7 +454,7 @@ def _fail_with(number: int) -> None:
     raise OSError(number, os.strerror(number), "checkpoints")
 
 
-def test_r6_ranks_on_two_nodes_equal_one_process_with_two_slots(settings, alone, tmp_path):
+def test_r6_ranks_on_two_nodes_equal_one_process_with_two_micro_batches(settings, alone, tmp_path):
     """Both are the first rank of their node; the result is printed once."""
     children = train_on(2, settings(**TWO), tmp_path / "nodes", local_world_size=1)
     assert [child.wait() for child in children] == [0, 0]
@@ -475,7 +475,9 @@ def assert_is_the_run_of_one_process(jobs: list[Child], run: Path, alone: Path) 
 
 
 @pytest.mark.chaos
-def test_r6_torchrun_on_two_nodes_equals_one_process_with_two_slots(settings, alone, tmp_path):
+def test_r6_torchrun_on_two_nodes_equals_one_process_with_two_micro_batches(
+    settings, alone, tmp_path
+):
     """Two agents of torchrun rendezvous at an address, as on two machines of a cluster."""
     (tmp_path / "config.yaml").write_text(settings(**TWO).to_yaml())
     # the test's own store, so that no other program can take the port, nor closes it too early

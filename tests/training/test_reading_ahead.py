@@ -60,7 +60,7 @@ def test_the_thread_ends_with_the_block():
 
 
 def test_a_run_packs_in_the_thread_and_leaves_none(settings, monkeypatch):
-    """A slot is packed into one int32 tensor, which is page-locked only for a GPU."""
+    """A micro-batch is packed into one int32 tensor, which is page-locked only for a GPU."""
     pack, names = loading.pack, []
 
     def packing(*arguments, **options):

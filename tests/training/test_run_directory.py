@@ -32,10 +32,10 @@ def trained(tmp_path: Path, monkeypatch, capsys) -> Train:
     original = training.optimizer_step
 
     def train(config: Config, deed: Deed | None = None, at: int = 2) -> tuple[int, list[str]]:
-        def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+        def optimizer_step(module, loss_module, optimizer, micro_batches, number, *rest):
             if deed and number == at:
                 deed(Path(config.training.run_directory))
-            return original(module, loss_module, optimizer, slots, number, *rest)
+            return original(module, loss_module, optimizer, micro_batches, number, *rest)
 
         monkeypatch.setattr(training, "optimizer_step", optimizer_step)
         (tmp_path / "config.yaml").write_text(config.to_yaml())

@@ -40,12 +40,12 @@ class Recording:
         self.after: dict[str, Tensor] = {}
         step = training.optimizer_step
 
-        def in_float64(module, loss_module, optimizer, slots, number, *rest):
-            self.steps.append(list(slots))
+        def in_float64(module, loss_module, optimizer, micro_batches, number, *rest):
+            self.steps.append(list(micro_batches))
             self.numbers.append(number)
             transformer = loss_module.transformer.double()
             self.before = self.before or copied(transformer)
-            result = step(module, loss_module, optimizer, slots, number, *rest)
+            result = step(module, loss_module, optimizer, micro_batches, number, *rest)
             self.after = copied(transformer)
             if number == config.training.max_steps:
                 transformer.float()
@@ -74,8 +74,8 @@ def in_plain_torch(recording: Recording, config: Config) -> tuple[list[dict], di
     weights = list(paper.weights.values())
     optimizer = torch.optim.Adam(weights, betas=(0.9, 0.98), eps=1e-9)
     expected = []
-    for step, slots in enumerate(recording.steps, start=1):
-        pairs = [pair for _, batch in slots for pair in pairs_in(batch)]
+    for step, micro_batches in enumerate(recording.steps, start=1):
+        pairs = [pair for _, batch in micro_batches for pair in pairs_in(batch)]
         source, target = (sum(len(pair[side]) for pair in pairs) for side in (0, 1))
         loss, nll = paper.loss(pairs, settings.label_smoothing)
         optimizer.zero_grad()
@@ -107,7 +107,9 @@ def test_four_steps_are_those_of_adam_in_plain_torch(settings, monkeypatch, chan
     config = settings(**SMALL, training__max_steps=4, **changes)
     recording = Recording(config, monkeypatch)
     assert recording.numbers == [1, 2, 3, 4]
-    assert [[slot for slot, _ in slots] for slots in recording.steps] == [[0, 1]] * 4
+    assert [
+        [micro_batch for micro_batch, _ in micro_batches] for micro_batches in recording.steps
+    ] == [[0, 1]] * 4
     expected, weights = in_plain_torch(recording, config)
     for line, facts in zip(recording.log, expected, strict=True):
         assert {key: line[key] for key in facts} == pytest.approx(facts, rel=1e-5)
@@ -212,36 +214,38 @@ def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: 
     assert moved.tolist() == [place < max(lengths) for place in range(60)]
 
 
-def masks(config: Config, step: int, slots: list[int], batch: Batch) -> list[list[torch.Tensor]]:
-    """Returns the factors by which each dropout multiplies in one step of a new model, by slot."""
+def masks(
+    config: Config, step: int, micro_batches: list[int], batch: Batch
+) -> list[list[torch.Tensor]]:
+    """Returns the factors by which each dropout multiplies in one step, by micro-batch."""
     transformer = new_model(config, seed=1).train()
     module = TransformerLoss(transformer, 0.1)
-    tokens = len(slots) * int((batch.tgt_out != 0).sum())
+    tokens = len(micro_batches) * int((batch.tgt_out != 0).sum())
     with dropping(transformer) as factors:
         optimizer_step(module, module, new_optimizer(transformer, config),
-                       [(slot, batch) for slot in slots], step, tokens, config,
+                       [(number, batch) for number in micro_batches], step, tokens, config,
                        Ranks(0, 1, torch.device("cpu")))  # fmt: skip
-    each = len(factors) // len(slots)
+    each = len(factors) // len(micro_batches)
     return [factors[begin : begin + each] for begin in range(0, len(factors), each)]
 
 
-def test_the_masks_of_a_slot_follow_from_seed_step_and_slot_alone(settings):
-    """Neither earlier random numbers nor the other slots of a rank change the masks."""
+def test_the_masks_of_a_micro_batch_follow_from_seed_step_and_micro_batch_alone(settings):
+    """Neither earlier random numbers nor the other micro-batches of a rank change the masks."""
     config, other_seed = (settings(model__dropout=0.5, training__seed=seed) for seed in (1, 2))
     rng = np.random.default_rng(1)
     pairs = [Pair(*rng.integers(4, 400, (2, 9)).astype(np.int32)) for _ in range(8)]
     batch = one_per_row(pairs)
     torch.manual_seed(1)
     alone = {
-        (seed, step, slot): masks(by_seed, step, [slot], batch)[0]
+        (seed, step, micro_batch): masks(by_seed, step, [micro_batch], batch)[0]
         for seed, by_seed in ((1, config), (2, other_seed))
         for step in (1, 2)
-        for slot in (1, 2)
+        for micro_batch in (1, 2)
     }
     torch.manual_seed(2)
     in_company = masks(config, 1, [0, 1, 2], batch)[1:]
-    for slot, again in zip((1, 2), in_company, strict=True):
-        for a, b in zip(alone[1, 1, slot], again, strict=True):
+    for micro_batch, again in zip((1, 2), in_company, strict=True):
+        for a, b in zip(alone[1, 1, micro_batch], again, strict=True):
             assert torch.equal(a, b)
     for (key, ours), (other, theirs) in combinations(alone.items(), 2):
         for a, b in zip(ours, theirs, strict=True):

@@ -37,7 +37,7 @@ from tests.training.runs import LITTLE, fingerprint, losses, run
 
 @pytest.fixture(scope="module")
 def straight(tiny_data, tmp_path_factory) -> Path:
-    """An uninterrupted run: 12 steps with dropout and two slots, validated at 6 and 12."""
+    """An uninterrupted run: 12 steps with dropout and two micro-batches, validated at 6 and 12."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("straight")
     return run(make_settings(tiny_data, folder, **LITTLE, training__micro_batches=2))[0]
@@ -47,11 +47,11 @@ def run_with_stops(config: Config, stops: list[int], monkeypatch) -> None:
     """Starts and resumes the run, which a signal stops in each of these steps."""
     step, left = training.optimizer_step, set(stops)
 
-    def with_signal(module, loss_module, optimizer, slots, number, *rest):
+    def with_signal(module, loss_module, optimizer, micro_batches, number, *rest):
         if number in left:
             left.remove(number)
             signal.raise_signal(signal.SIGTERM)
-        return step(module, loss_module, optimizer, slots, number, *rest)
+        return step(module, loss_module, optimizer, micro_batches, number, *rest)
 
     monkeypatch.setattr(training, "optimizer_step", with_signal)
     for stop in stops:
@@ -246,10 +246,10 @@ def test_a_stop_between_checkpoints_leaves_two_that_can_be_resumed(settings, mon
 
 def test_the_gradient_does_not_depend_on_how_the_step_is_cut(settings):
     logs = []
-    for slots in (1, 2, 3):
-        changes = {"training__micro_batches": slots, "model__dropout": 0.0,
+    for micro_batches in (1, 2, 3):
+        changes = {"training__micro_batches": micro_batches, "model__dropout": 0.0,
                    "training__max_steps": 4, "training__average_last": 1}  # fmt: skip
-        name = f"{settings().training.run_directory}-{slots}"
+        name = f"{settings().training.run_directory}-{micro_batches}"
         directory, _ = run(settings(**changes, training__run_directory=name))
         logs.append([line for line in read_log(directory) if "event" not in line])
     for lines in zip(*logs, strict=True):
@@ -411,8 +411,8 @@ def test_r23_weights_that_are_not_finite_are_never_saved(
     """The loss and the gradient were finite, but the update was too large."""
     step = training.optimizer_step
 
-    def overflowing(module, loss_module, optimizer, slots, number, *rest):
-        result = step(module, loss_module, optimizer, slots, number, *rest)
+    def overflowing(module, loss_module, optimizer, micro_batches, number, *rest):
+        result = step(module, loss_module, optimizer, micro_batches, number, *rest)
         if number == 8:
             with torch.no_grad():
                 next(module.parameters()).view(-1)[0] = float("inf")
@@ -437,7 +437,7 @@ def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tm
                "data__validation": [corpus], "data__directory": str(tmp_path / "d")}  # fmt: skip
     config = settings(**changes)
     prepare(config, note=lambda line: None)
-    with pytest.raises(InputError, match=r"Every pair of data.validation has more than 60 tokens"):
+    with pytest.raises(InputError, match=r"every pair of data\.validation.* of 60 tokens"):
         run(config)
 
 

@@ -1,4 +1,4 @@
-"""Dropout whose masks depend only on (seed, step, slot).
+"""Dropout whose masks depend only on (seed, step, micro-batch).
 
 On a CPU, torch's dropout generates its masks serially, which takes 6 to 7 ms per million elements.
 On a CPU, this module therefore uses numpy's SFC64 generator with 16 random bits per element. The
@@ -21,7 +21,7 @@ class Randomness:
         self._bits = np.random.SFC64(0)
 
     def seed(self, *key: int) -> None:
-        """Seeds the generator with `key`, non-negative integers such as (seed, step, slot)."""
+        """Seeds the generator with non-negative integers, such as (seed, step, micro-batch)."""
         sequence = np.random.SeedSequence(key)
         self._bits = np.random.SFC64(sequence)
         if torch.cuda.is_available():

@@ -176,10 +176,10 @@ class Training:
             )
         )
         flops = flops_per_token_pair(self.config.model, self.shape.vocabulary, MEAN_LENGTH)
-        slots = sum(tensors.tgt_out.numel() for tensors in self.tensors) / n
+        micro_batches = sum(tensors.tgt_out.numel() for tensors in self.tensors) / n
         found: Result = {
             "first_step_s": round(first, 2), "ms": round(1e3 * seconds, 2),
-            "target_tokens_s": round(tgt / seconds), "fill": round(tgt / slots, 3),
+            "target_tokens_s": round(tgt / seconds), "fill": round(tgt / micro_batches, 3),
             "rows": list(self.tensors[0].tgt_out.shape), "loss": self.unread[0].loss,
         }  # fmt: skip
         if self.bench.ceiling:

@@ -48,9 +48,9 @@ def training_step(
     def step(batch: Batch) -> float:
         nonlocal number
         number += 1
-        slots = [(0, of_batch(batch))]
+        micro_batches = [(0, of_batch(batch))]
         result = optimizer_step(
-            module, module, optimizer, slots, number, batch.target_tokens, config, ranks
+            module, module, optimizer, micro_batches, number, batch.target_tokens, config, ranks
         )
         return result.loss
 

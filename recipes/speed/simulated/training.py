@@ -1,6 +1,6 @@
 """Measures training steps of the shipped configurations on a simulated GPU.
 
-Layers are not compiled, but all slots have the same shape, as with compiled layers.
+Layers are not compiled, but all micro-batches have the same shape, as with compiled layers.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from nmt.training.step import optimizer_step
 from recipes.speed.simulated.device import DEVICE, SimulatedGpu
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-SLOTS = {"base": [1, 4], "big": [1, 2, 4, 8]}  # slots per printed step
+MICRO_BATCHES = {"base": [1, 4], "big": [1, 2, 4, 8]}  # micro-batches per printed step
 
 
 @dataclass(frozen=True)
@@ -45,36 +45,39 @@ class Training:
         self.optimizer = new_optimizer(transformer, self.config)
         self.ranks, self.taken = Ranks(0, 1, DEVICE), 0
 
-    def step(self, slots: int, first: int | None = None) -> Figures:
+    def step(self, micro_batches: int, first: int | None = None) -> Figures:
         """Takes a training step.
 
         Args:
-            slots: number of slots of the step.
-            first: take only this many slots. All slots from the second on have the same peak.
+            micro_batches: number of micro-batches of the step.
+            first: take only this many micro-batches. All from the second on have the same peak.
         """
         settings, pair = self.config.training, Pair(*[np.array([EOS_ID], np.int32)] * 2)
-        shape = fixed_shape(settings.batch_tokens, slots, self.config.data.max_length)
+        shape = fixed_shape(settings.batch_tokens, micro_batches, self.config.data.max_length)
         self.taken += 1
         self.gpu.restart()
-        batches = [(slot, pack([pair], shape, is_pinned=True).to(DEVICE)) for slot in range(slots)]
+        batches = [
+            (micro_batch, pack([pair], shape, is_pinned=True).to(DEVICE))
+            for micro_batch in range(micro_batches)
+        ]
         optimizer_step(
             self.module, self.module, self.optimizer, batches[:first], self.taken,
             settings.batch_tokens, self.config, self.ranks,
         )  # fmt: skip
         return Figures(self.gpu.peak, self.gpu.kernels.total(), len(self.gpu.waits))
 
-    def line(self, slots: int) -> str:
+    def line(self, micro_batches: int) -> str:
         """Takes a training step and returns its line of the table in docs/speed.md."""
-        found = self.step(slots)
+        found = self.step(micro_batches)
         peak = f"{found.peak / 2**30:.1f}"
-        return f"| {self.model} | {slots} | {peak} | {found.kernels:,} | {found.waits} |"
+        return f"| {self.model} | {micro_batches} | {peak} | {found.kernels:,} | {found.waits} |"
 
 
 def table() -> Iterator[str]:
     """Yields the lines of the table in docs/speed.md."""
-    yield "| model | slots | peak memory, GiB | kernels | waits |"
+    yield "| model | micro-batches | peak memory, GiB | kernels | waits |"
     yield "| --- | --- | --- | --- | --- |"
-    for model, cuts in SLOTS.items():
+    for model, cuts in MICRO_BATCHES.items():
         with SimulatedGpu(has_values=False) as gpu:
             training = Training(gpu, model)
             training.step(1)  # allocates Adam's moments and the positions, which later steps keep
