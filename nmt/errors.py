@@ -75,7 +75,7 @@ class InputError(Exception):
 
 
 class ArgumentError(InputError):
-    """An argument of a function is wrong, or several arguments exclude each other.
+    """An argument of a function is invalid, or several arguments are mutually exclusive.
 
     Callers that expose a parameter under another name, such as a command-line flag, call `naming`
     to use that name in the message.

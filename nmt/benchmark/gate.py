@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Gated(Generic[T]):
-    """Measurements from fast phases of the machine."""
+    """The measurements taken while the machine ran at full speed."""
 
     kept: list[T]  # at least one
     dropped: int
@@ -28,7 +28,7 @@ class Gated(Generic[T]):
 
 
 class Gate:
-    """Decides with a probe which measurements were taken in fast phases.
+    """Selects, by a probe, the measurements taken while the machine ran at full speed.
 
     Args:
         probe: does a fixed amount of work and returns its rate.

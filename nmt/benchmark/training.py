@@ -280,7 +280,7 @@ class _Clock:
 
     @contextmanager
     def watching(self, loss: TransformerLoss) -> Iterator[None]:
-        """Records the ends of each micro-batch's forward pass, loss and backward pass in the block.
+        """Records when the forward pass, loss and backward pass of each micro-batch end.
 
         The rest of a step (zeroing gradients, computing and checking their norm, Adam) counts as
         "optimizer".

@@ -404,7 +404,7 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops done sentences once they make up 1/8 of the batch; returns the others' indices."""
+        """Drops finished sentences if they are 1/8 of the batch; returns the others' indices."""
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:

@@ -108,7 +108,10 @@ class Glossary:
 
     @cached_property
     def _by_words(self) -> tuple[dict[_Words, Term], dict[_Words, Term], int]:
-        """Returns all terms, and those for any case, by their words; and the maximum word count."""
+        """Returns two dictionaries of terms by their source words, and the longest term's length.
+
+        The first dictionary has all terms, the second one those that match in any letter case.
+        """
         exact = {_words(term[0]): term for term in self.terms}
         folded = {words: term for words, term in exact.items() if term[0] == term[0].lower()}
         return exact, folded, max(map(len, exact), default=0)

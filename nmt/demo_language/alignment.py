@@ -65,9 +65,10 @@ def words(text: str) -> list[str]:
 def aligned(source: str, target: str) -> Alignment:
     """Aligns an English sentence of the grammar with its German translation.
 
-    Does not link words that occur twice, because the lexicon cannot tell the occurrences apart, or
-    words for which two lexicon entries give different links. Expressions that correspond only as a
-    whole ("last week", "im Moment") get possible links between all their words.
+    Two kinds of words are not linked: words that occur more than once, because the lexicon cannot
+    tell the occurrences apart, and words whose lexicon entries give different links. Expressions
+    that correspond only as a whole ("last week", "im Moment") get possible links between all their
+    words.
     """
     english, german_words = words(source), words(target)
     claims = [

@@ -1,4 +1,4 @@
-"""Generates corpora of any size, determined by a seed and a split.
+"""Generates corpora of any size from a seed and a split.
 
 The seed, the split and the index of a block determine its pairs, so that several processes can
 write one corpus together. Every (verb, object) and (adjective, noun) combination of lemmas belongs

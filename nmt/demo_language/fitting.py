@@ -67,5 +67,5 @@ SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Returns the places where `subject` may be or go; None stands for a person (a pronoun)."""
+    """Returns the places where `subject` may be or go; None: a person (a pronoun)."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

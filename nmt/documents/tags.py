@@ -141,7 +141,7 @@ class _Placing:
     def _runs(self, words: range, free: bytearray, begin: int) -> list[range]:
         """Returns runs of free target words linked to `words`, the longest last.
 
-        If several runs have the same length, the first of them in the text comes last.
+        Runs of equal length are sorted in reverse text order.
 
         Args:
             words: source words.

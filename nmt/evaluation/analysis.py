@@ -52,7 +52,7 @@ class FrequencyBucket:
 
 @dataclass(frozen=True)
 class Faults:
-    """The numbers of suspicious texts."""
+    """The number of suspicious texts of each kind."""
 
     empty: int  # although the source is not
     copies: int  # equal to the source
@@ -82,7 +82,7 @@ def analyze(
     found: FoundModel | None = None,
     translator: Translator | None = None,
 ) -> Analysis:
-    """Analyzes translations of a test set with sources.
+    """Analyzes the translations of a test set.
 
     Args:
         counting: the options of BLEU.

@@ -158,7 +158,7 @@ def read_runs(
 
     Args:
         note: called with a message if data cannot be read or a test set is translated.
-        contrastive: file of contrastive pairs, for the accuracy of each finished model.
+        contrastive: file of contrastive pairs on which each finished model's accuracy is measured.
 
     Raises:
         InputError: a directory is not a run, or its settings cannot be read (status 2).

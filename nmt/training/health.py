@@ -61,7 +61,7 @@ class Divergence:
     Guessing all V tokens with the same probability has an nll of ln V nats per token, and
     the nll of a new model is about half a nat higher. "Worse than guessing" therefore means an nll
     above ln V + 1. During the warm-up, it means an nll above 3 ln V, because a fine-tuned model may
-    still be adapting to other text. The loss of a step is the same on all ranks, so they agree
+    still be adapting to its new data. The loss of a step is the same on all ranks, so they agree
     without communication.
     """
 

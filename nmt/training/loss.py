@@ -32,9 +32,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     With logits z, p = softmax(z) and label y, nll = -ln p_y; the smoothed loss is nll + epsilon
     (z_y - mean z), and its gradient is p - epsilon / V - (1 - epsilon) [v = y]. The mean of the
-    logits and the gradient's term epsilon / V are calculated from the embedding's mean row and the
-    sum of the hidden states. Each logit is therefore written once and converted to p in place. Only
-    one sum and the two matrix products of the gradient read p.
+    logits, and the term epsilon / V of the gradient, are calculated from the mean of the
+    embedding's rows and from the sum of the hidden states. Each logit is therefore written once and
+    converted to p in place. Only one sum and the two matrix products of the gradient read p.
 
     Just below 1, bf16 numbers are 2^-8 apart, which is too coarse for p_y - (1 - epsilon) if the
     label is likely. If the label's probability exceeds one half, it is therefore computed as 1

@@ -21,7 +21,7 @@ class Chunk(Protocol):
 class Kind:
     """A kind of corpus; the default methods are for a single file at `settings.path`.
 
-    `settings` is the value of the kind's key in an entry of the configuration.
+    `settings` is the value under the kind's key in a corpus entry of the configuration.
     """
 
     def paths(self, settings: Any) -> list[str]:
