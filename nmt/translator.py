@@ -315,7 +315,7 @@ class Translator:
                 "one text."
             )
         if not isinstance(prefix, str):
-            raise ArgumentError("{prefix} must be one string, which applies to all translations.")
+            raise ArgumentError("{prefix} must be one string; it applies to all translations.")
         if not isinstance(window, Integral) or window < 1:
             raise ArgumentError("{window} must be a positive integer, not {}.", window)
         return (

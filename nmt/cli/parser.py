@@ -71,7 +71,7 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
     arguments, late = new_parser(commands).parse_known_args(argv)
     if not hasattr(arguments, "command"):
         names = ", ".join(command.name for command in commands)
-        raise InputError(f"The command is missing. Choose one of {names}. See nmt --help.")
+        raise InputError(f"No command was given. Choose one of {names}. See nmt --help.")
     has_overrides = hasattr(arguments, "overrides")
     overrides = [word for word in late if has_overrides and "=" in word and word[0] != "-"]
     if late != overrides:
@@ -102,4 +102,4 @@ def _refuse_setting_as_option(words: list[str]) -> None:
     for section, field in Config.model_fields.items():
         if option.startswith("--") and name in getattr(field.annotation, "model_fields", {}):
             meant = f"{section}.{name}={value or ' '.join(words[1:2]) or '...'}"
-            raise InputError(f"{option} is not an option. Write {meant}.")
+            raise InputError(f"{option} is an unknown option. Use {meant}.")

@@ -64,7 +64,7 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
             return
     except InputError:
         if place.exists() and not (place / manifest.NAME).exists():
-            raise InputError(f"{place} was not made by nmt train. Move it elsewhere.") from None
+            raise InputError(f"{place} was not created by nmt train. Move it elsewhere.") from None
     manifest.verify(prepared.directory, prepared.manifest, _ORIGINS.values())
     if place.exists():
         place.replace(atomic.aside(place, "former"))

@@ -25,7 +25,8 @@ def load_models(
     chosen = choose_device(device)
     if shortlist and chosen.type != "cpu":
         raise ArgumentError(
-            "{shortlist} requires a CPU, but {device} is {}. Set {device} to cpu.", chosen
+            "{shortlist} is supported only on a CPU, but {device} is {}. Set {device} to cpu.",
+            chosen,
         )
     models: list[LoadedModel] = []
     for each in (path, *ensemble):
@@ -63,7 +64,8 @@ def set_precision(
             ) from None
     elif precision == "int8":
         raise ArgumentError(
-            "{precision} int8 requires a CPU, but {device} is {}. Choose bf16 or fp32.", device
+            "{precision} int8 is supported only on a CPU, but {device} is {}. Choose bf16 or fp32.",
+            device,
         )
     elif precision != "fp32":
         transformer.to(torch.bfloat16)

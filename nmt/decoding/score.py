@@ -128,7 +128,7 @@ def score_translations(
     if len(sources) != len(targets):
         found = count(len(sources), "line"), count(len(targets), "line")
         raise ArgumentError(
-            "{source} has {} but {target} has {}. Their lines must correspond.", *found
+            "{source} has {} but {target} has {}. Provide one target line per source line.", *found
         )
     limit = max_tokens(model)
     for begin in range(0, len(sources), _WINDOW_LINES):

@@ -190,7 +190,7 @@ def training_data(model: FoundModel) -> PreparedData:
     directory = Path(model.config.data.directory)
     data = PreparedData.open(directory, "It is needed to count the words of the training targets.")
     if data.manifest["data_sha256"] != model.manifest.get("data_sha256"):
-        raise InputError(f"The data in {directory} is not the data in the model's manifest.")
+        raise InputError(f"The data in {directory} is not the data that the model was trained on.")
     return data
 
 

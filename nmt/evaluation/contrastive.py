@@ -79,8 +79,8 @@ def _parsed(path: Path) -> Iterator[ContrastivePair]:
         pair = ContrastivePair(*cells)
         if pair.right == pair.wrong:
             raise InputError(
-                f"{path}:{number}: The right and the wrong translation are equal. Change one of "
-                "them, or remove the line."
+                f"{path}:{number}: The right and the wrong translation are identical. Change one "
+                "of them, or remove the line."
             )
         yield pair
 
@@ -103,7 +103,9 @@ def contrastive_accuracy(
     for number, pair in enumerate(pairs, start=1):
         texts = [pair.source, pair.right, pair.wrong]
         if max(map(len, translator.tokenizer.encode_batch(texts))) >= limit:
-            raise InputError(f"{path}:{number}: A text has more than {limit:,} tokens. Shorten it.")
+            raise InputError(
+                f"{path}:{number}: The line has a text of more than {limit:,} tokens. Shorten it."
+            )
     targets = [*(pair.right for pair in pairs), *(pair.wrong for pair in pairs)]
     sources = [pair.source for pair in pairs] * 2
     scores = [each.log_probability for each in score_translations(translator, sources, targets)]

@@ -61,7 +61,7 @@ def shipped_text(name: str) -> str:
     if name not in names:
         near = difflib.get_close_matches(name.removesuffix(".yaml"), names, n=1)
         hint = f"Did you mean {near[0]}?" if near else "nmt config lists them."
-        raise ArgumentError("There is no shipped configuration {}. {}", name, hint)
+        raise ArgumentError("nmt contains no configuration with the name {}. {}", name, hint)
     path = _folder() / f"{name}.yaml"
     text = path.read_text(encoding="utf-8")
     if "base" not in (strict_yaml.read(path)[0] or {}):

@@ -190,7 +190,9 @@ def _newest_sound(
         is_unchanged = all(_is_still_there(folder, content) for content, folder in candidates)
         if is_unchanged and all(map(os.path.lexists, folders)):
             if not problems:
-                raise NoModelError(f"{run} has no checkpoint yet. Continue the training.")
+                raise NoModelError(
+                    f"{run} has no checkpoint yet. Continue training until one is saved."
+                )
             for problem in problems[1:]:
                 note(f"Skipping a model or checkpoint. {problem}")
             raise NoModelError(problems[0])

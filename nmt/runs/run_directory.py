@@ -179,7 +179,7 @@ class RunDirectory:
         for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
             if os.path.lexists(path):
                 raise InputError(
-                    f"{path} was not made by nmt train. Move it elsewhere, or choose another "
+                    f"{path} was not created by nmt train. Move it elsewhere, or choose another "
                     "training.run_directory."
                 )
 

@@ -76,7 +76,7 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
         content = _fields(query) | _fields(body) if is_form else json.loads(body)
     except (ValueError, RecursionError):
         kind = "a valid form" if is_form else "valid JSON"
-        raise HTTPException(400, f"The body is not {kind}.") from None
+        raise HTTPException(400, f"The request body is not valid {kind}.") from None
     try:
         return model.model_validate(content)
     except ValidationError as error:

@@ -232,7 +232,9 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     if path.exists() and not path.is_file():
-        raise InputError(f"{path} is not a regular file, so it cannot be a lock. Remove it.")
+        raise InputError(
+            f"{path} is not a regular file, so it cannot be used as a lock file. Remove it."
+        )
     with ExitStack() as stack:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         stack.callback(os.close, descriptor)
@@ -244,7 +246,10 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
             raise InputError(f"{folder} is in use by {by}. Wait for it or stop it.") from None
         # `nmt prepare` removes the lock of a directory in which it leaves nothing
         if not path.exists() or not os.path.samestat(path.stat(), os.fstat(descriptor)):
-            raise InputError(f"{folder} was in use by another process. Run the command again.")
+            raise InputError(
+                f"{folder} was locked by another process, which has ended since. Run the "
+                "command again."
+            )
         stack.callback(os.ftruncate, descriptor, 0)
         holder = f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n".encode()
         with suppress(OSError):  # the text is only for messages

@@ -114,7 +114,9 @@ def refuse_not_utf8(path: Path) -> None:
     try:
         os.fsencode(path).decode()
     except UnicodeDecodeError:
-        raise InputError(f"The path {path} is not UTF-8. Rename it.") from None
+        raise InputError(
+            f"The path {path} is not valid UTF-8. Rename the file or directory."
+        ) from None
 
 
 @contextlib.contextmanager

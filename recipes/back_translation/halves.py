@@ -24,7 +24,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     source, target = list(read_lines(given.source)), list(read_lines(given.target))
     if len(source) != len(target):
         found = f"{given.source} has {count(len(source), 'line')}, but {given.target} has"
-        raise InputError(f"{found} {count(len(target), 'line')}. Use aligned files.")
+        raise InputError(
+            f"{found} {count(len(target), 'line')}. Provide files with equal numbers of lines."
+        )
     language = {
         path: path.name.removesuffix(".gz").rpartition(".")[2]
         for path in (given.source, given.target)

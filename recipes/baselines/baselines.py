@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("validation", "test"):
         if not getattr(base.data, name):
             raise InputError(
-                f"data.{name} is empty. Set it, because the models are measured on it."
+                f"data.{name} is empty, but is needed to evaluate the models. Set data.{name}."
             )
     prepare(base, note=say)
     results: list[Result] = []

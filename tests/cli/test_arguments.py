@@ -204,10 +204,10 @@ def test_no_option_is_forgotten_here():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--max-steps 10", "--max-steps is not an option. Write training.max_steps=10."),
-        ("--max_steps=10", "--max_steps is not an option. Write training.max_steps=10."),
-        ("--model.heads 2", "--model.heads is not an option. Write model.heads=2."),
-        ("--beam", "--beam is not an option. Write decoding.beam=...."),
+        ("--max-steps 10", "--max-steps is an unknown option. Use training.max_steps=10."),
+        ("--max_steps=10", "--max_steps is an unknown option. Use training.max_steps=10."),
+        ("--model.heads 2", "--model.heads is an unknown option. Use model.heads=2."),
+        ("--beam", "--beam is an unknown option. Use decoding.beam=...."),
         ("--nothing 3", "Unrecognized arguments: --nothing 3. See nmt train --help."),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_file_without_its_option_is_told_where_it_goes(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "The command is missing. Choose one of prepare, train, translate, "),
+        ("", "No command was given. Choose one of prepare, train, translate, "),
         ("train", "The following arguments are required: CONFIG. See nmt train --help."),
         ("info", "The following arguments are required: CONFIG|MODEL. See nmt info --help."),
         ("translate nowhere --beam 2 --n-best 3", "--n-best 3 exceeds --beam 2. Raise --beam or"),
@@ -284,5 +284,7 @@ def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkey
         found = Translator.load("m", device="cpu", precision=precision)  # type: ignore[arg-type]
         assert found.transformer.embedding.dtype == getattr(torch, dtype)
     monkeypatch.setattr(loading, "choose_device", lambda name: torch.device("meta"))
-    with pytest.raises(ArgumentError, match="precision int8 requires a CPU, but device is meta"):
+    with pytest.raises(
+        ArgumentError, match="precision int8 is supported only on a CPU, but device is meta"
+    ):
         Translator.load("m", precision="int8")

@@ -201,7 +201,7 @@ def test_what_cannot_be_is_one_line(models: Path, capsys, monkeypatch):
     assert "has no shortlist. Remove --shortlist" in line and "data.shortlist: true" in line
     monkeypatch.setattr("nmt.decoding.loading.choose_device", lambda _: torch.device("cuda"))
     line = refused(models / "with", capsys, "--shortlist", "--device", "cuda")
-    assert "--shortlist requires a CPU, but --device is cuda" in line
+    assert "--shortlist is supported only on a CPU, but --device is cuda" in line
 
 
 def test_a_damaged_one_is_refused(models: Path, capsys):

@@ -152,7 +152,7 @@ def test_training_words_are_counted(tiny_data, settings):
 def test_only_the_models_own_training_data_is_counted(tiny_data):
     model = find_model(TRAINED / "run", print)
     model = replace(model, config=validate(tiny_settings(tiny_data), {}, "tiny"))
-    with pytest.raises(InputError, match="is not the data in the model's manifest"):
+    with pytest.raises(InputError, match="is not the data that the model was trained on"):
         training_data(model)
 
 
@@ -212,5 +212,5 @@ def test_sentences_that_are_too_long_are_left_out(translator: Translator, monkey
     sources = ["The man reads.", "The man reads. " * 9]
     found = calibration(translator, sources, ["Der Mann liest."] * 2)
     assert (found.sentences, found.too_long) == (1, 1)
-    with pytest.raises(InputError, match="Every sentence has more than 20 tokens"):
+    with pytest.raises(InputError, match="Every sentence of the test set has more than 20 tokens"):
         calibration(translator, sources[1:], ["Der Mann liest."])

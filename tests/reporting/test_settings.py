@@ -77,4 +77,4 @@ def test_a_printed_configuration_keeps_its_comments(capsys):
 def test_an_unknown_name_is_one_line(capsys, name: str, hint: str):
     assert main(["config", name]) == 2
     said = capsys.readouterr().err
-    assert said == f"nmt: error: There is no shipped configuration {name}. {hint}\n"
+    assert said == f"nmt: error: nmt contains no configuration with the name {name}. {hint}\n"

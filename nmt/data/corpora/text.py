@@ -25,8 +25,8 @@ class Text(Kind):
         if counts[0] != counts[1]:
             raise InputError(
                 f"{settings.source} has {count(counts[0], 'line')}, but {settings.target} has "
-                f"{counts[1]:,}. Provide files in which each line is the translation of the same "
-                "line of the other file."
+                f"{counts[1]:,}. Line N of one file must be the translation of line N of the "
+                "other."
             )
 
     def pairs(self, settings: TextFiles, data: Data, split: str) -> Pairs:

@@ -50,7 +50,7 @@ def refuse_what_is_not_ours(job: Job) -> None:
         others += filter(os.path.lexists, (job.directory / name for name in _PUBLISHED))
     if others:
         raise InputError(
-            f"{others[0]} was not made by nmt prepare. Move it elsewhere, or choose another "
+            f"{others[0]} was not created by nmt prepare. Move it elsewhere, or choose another "
             "data.directory."
         )
 
