@@ -32,7 +32,7 @@ def all_tables(runs: Sequence[RunRecord]) -> list[Table]:
     """Returns the tables of each run's analysis and contrastive accuracy."""
     tables = []
     for run in runs:
-        found = analysis_tables(run.test.analysis) if run.test and run.test.analysis else []
+        found = analysis_tables(run.test.analysis) if run.test else []
         if run.contrastive:
             found.append(contrastive_table(run.contrastive))
         name = f"{run.name}: " if len(runs) > 1 else ""
@@ -44,7 +44,7 @@ def reliability(runs: Sequence[RunRecord]) -> Reliability | None:
     """Returns the diagram of the runs whose calibration is known, or None."""
     lines, drawn = [], []
     for number, run in enumerate(runs):
-        found = run.test.analysis.calibration if run.test and run.test.analysis else None
+        found = run.test.analysis.calibration if run.test else None
         if found is None:
             continue
         places = [

@@ -15,6 +15,7 @@ from nmt.config import validate
 from nmt.data.prepare import prepare
 from nmt.demo_language import contrastive_pairs
 from nmt.errors import InputError
+from nmt.evaluation.analysis import Analysis, Faults
 from nmt.evaluation.bleu import bleu_metric
 from nmt.paper import TABLE_3, sustained_flops
 from nmt.reporting import run_record
@@ -370,7 +371,8 @@ def test_wrong_arguments_are_one_line(run: Path, capsys, runs, output, found):
 
 def wmt_record(lines: list[dict], texts: dict[str, list[str]], **scores) -> RunRecord:
     config = configuration.load(CONFIGS / "transformer_base.yaml")
-    test = TestScores(model_sha256="", scores=scores, **texts)
+    analysis = Analysis(1, 1.0, *[Faults(0, 0, 0)] * 2, [], None, None, [])
+    test = TestScores(model_sha256="", scores=scores, analysis=analysis, **texts)
     model = {"step": 100_000, "data_sha256": ""}
     return RunRecord(Path("wmt"), "wmt", config, info(config), lines, model, test)
 
