@@ -22,7 +22,7 @@ def test_a_manifest_of_another_program_is_named_and_stays(settings, tmp_path: Pa
     path = data / manifest.NAME
     data.mkdir()
     path.write_text(APPLICATION)
-    with pytest.raises(InputError, match=rf"{path} was not made by nmt prepare"):
+    with pytest.raises(InputError, match=rf"{path} was not created by nmt prepare"):
         run(settings(data__directory=str(data)))
     assert path.read_text() == APPLICATION
     path.unlink()

@@ -388,7 +388,7 @@ def test_what_prepare_has_not_made_stays(tmp_path: Path) -> None:
     corpus = tmp_path / "data" / "train" / "corpus.en"
     corpus.parent.mkdir(parents=True)
     corpus.write_text("mine")
-    with pytest.raises(InputError, match=r"data/train/corpus.en was not made by nmt prepare"):
+    with pytest.raises(InputError, match=r"data/train/corpus.en was not created by nmt prepare"):
         run(wanted)
     assert corpus.read_text() == "mine"
 
@@ -402,7 +402,7 @@ def test_somebodys_file_in_what_is_replaced_is_named_and_stays(tmp_path: Path, n
     path.parent.mkdir(parents=True)
     path.write_text("mine")
     (directory / "manifest.json").write_text('{"name": "app"}')
-    with pytest.raises(InputError, match=f"{name} was not made by nmt prepare"):
+    with pytest.raises(InputError, match=f"{name} was not created by nmt prepare"):
         run(wanted)
     assert path.read_text() == "mine"
 
