@@ -51,7 +51,7 @@ def test_a_path_that_is_not_utf_8_is_told_as_that(tmp_path: Path, capfd, command
     }[command]
     assert main([str(word) for word in words]) == 2
     [line] = capfd.readouterr().err.splitlines()
-    assert line.startswith("nmt: error: The path ") and "not UTF-8" in line
+    assert line.startswith("nmt: error: The path ") and "not valid UTF-8" in line
 
 
 @pytest.mark.parametrize("load", [Translator.load, find_model])
