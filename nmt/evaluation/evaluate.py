@@ -115,15 +115,9 @@ def evaluate(
     others = _given(baseline, tests, check) if baseline is not None else None
     judge = Comet(comet) if comet is not None else None  # raises early if COMET is missing
     pairs = read_contrastive(Path(contrastive)) if contrastive is not None else None
-    if pairs is not None and model is not None:
-        from nmt.runs.model_directory import refuse_exported  # imports torch
-
-        refuse_exported(Path(model))
     translator = None
     if found is not None and (hypothesis is None or analysis or pairs is not None):
-        if not is_exported(found.directory):
-            precision = precision or "fp32"
-        translator = Translator.load(found.directory, device=device, precision=precision, note=note)
+        translator = _loaded(found, device, precision, is_scoring=pairs is not None, note=note)
     if hypothesis is not None:
         translations = _given(hypothesis, tests, check)
     else:
@@ -131,12 +125,10 @@ def evaluate(
         translations = _translated(translator, tests, options, note)
         check(translations, "the translations")
     if output is not None:
-        with opened_output(output) as file:
-            file.write("".join(f"{line}\n" for line in translations).encode())
+        _write(translations, output)
     result = _scored(translations, others, tests, counting, judge)
     if analysis:
-        analyzed = analyze(translations, tests, counting, found, translator)
-        result = replace(result, analysis=analyzed)
+        result = replace(result, analysis=analyze(translations, tests, counting, found, translator))
     if contrastive is not None and pairs is not None:
         assert translator is not None
         accuracy = contrastive_accuracy(translator, pairs, Path(contrastive))
@@ -205,6 +197,30 @@ def _found(model: Path, note: Note) -> FoundModel:
     from nmt.runs.model_directory import find_model  # imports torch
 
     return find_model(model, note)
+
+
+def _loaded(
+    found: FoundModel,
+    device: str | None,
+    precision: "Precision | None",
+    *,
+    is_scoring: bool,
+    note: Note,
+) -> Translator:
+    """Loads a model; raises NoModelError if it is exported but has to score translations."""
+    if is_exported(found.directory):
+        if is_scoring:
+            from nmt.runs.model_directory import refuse_exported  # imports torch
+
+            refuse_exported(found.directory)
+    else:
+        precision = precision or "fp32"
+    return Translator.load(found.directory, device=device, precision=precision, note=note)
+
+
+def _write(translations: Sequence[str], output: str | Path) -> None:
+    with opened_output(output) as file:
+        file.write("".join(f"{line}\n" for line in translations).encode())
 
 
 def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
