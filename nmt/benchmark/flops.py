@@ -4,7 +4,8 @@ A multiply-add counts as two FLOPs. Norms, softmax, look-ups, rotations, dropout
 padding and recomputed values do not count, so that a faster way to the same result has a higher
 FLOP rate. (`nmt.training.optimizers.optimizer_flops` counts Muon's products.)
 
-In formulas: d d_model, h heads, k d_k, v d_v, f d_ff, V vocabulary size.
+In the formulas, d is d_model, h is the number of heads, k is d_k, v is d_v, f is d_ff, and V is
+the size of the vocabulary.
 """
 
 from collections.abc import Sequence

@@ -283,9 +283,8 @@ class _Clock:
         """Records when the forward pass, loss and backward pass of each micro-batch end.
 
         The rest of a step (zeroing gradients, computing and checking their norm, Adam) counts as
-        "optimizer".
-        A backward pass ends with the embedding's gradient, because both the source and the loss
-        add to it.
+        "optimizer". A backward pass ends with the embedding's gradient, because both the source
+        and the loss add to it.
         """
         model = loss.transformer
         hooks = [

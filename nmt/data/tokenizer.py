@@ -98,8 +98,10 @@ class Tokenizer:
     def _checked_symbols(self) -> tuple[str, ...]:
         """Returns the symbols: the pieces between the special ids and the bytes.
 
-        A model that was trained elsewhere may have no bytes; then it has no symbols. Raises
-        ValueError if the special ids or the bytes are not where nmt puts them.
+        A SentencePiece model that nmt did not train may lack byte pieces. It then has no symbols.
+
+        Raises:
+            ValueError: the special ids or the bytes are not where nmt puts them.
         """
         model, pieces = self._processor, self.pieces(range(self.vocabulary_size))
         special = (model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id())

@@ -39,7 +39,7 @@ class SinusoidalPositions(nn.Module):
         self._tables: list[Tensor] = []
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """Maps positions (...), int64 and all below `length`, to (..., d_model)."""
+        """Maps positions of shape (...), int64 and less than `length`, to (..., d_model)."""
         device = positions.device
         for table in self._tables:
             if len(table) >= length and table.device == device:
@@ -64,7 +64,7 @@ class LearnedPositions(nn.Module):
         self.weight.normal_(0, self.weight.shape[1] ** -0.5, generator=generator)
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """Maps positions (...), int64, to (..., d_model); `length` is not used.
+        """Maps positions of shape (...), int64, to (..., d_model); `length` is ignored.
 
         Raises:
             IndexError: a position is `max_length` or larger.
