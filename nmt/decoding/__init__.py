@@ -1,1 +1,1 @@
-"""Beam search, sampling, constraints and ensembles; word alignment and scoring."""
+"""Implements beam search, sampling, constraints, ensembles, word alignment and scoring."""

@@ -2,10 +2,10 @@
 
 Words are separated by white space and numbered from 0. Each word of the translation is linked to
 the source word that receives the most attention in the decoder's last layer, at the steps that
-predict the word's tokens. The attention is averaged over heads and over the models of an ensemble,
-and summed over the tokens of each source word. Attention to EOS is ignored. In the demo model, the
-last layer finds 98% of the links that the demo's dictionary gives, and the layer before it finds
-73%.
+predict the tokens of the translated word. The attention is averaged over heads and over the models
+of an ensemble, and summed over the tokens of each source word. Attention to EOS is ignored. In the
+demo model, the last layer finds 98% of the links that follow from the demo's dictionary, and the
+second-to-last layer finds 73%.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,21 +20,21 @@ from nmt.decoding.translation import Links
 if TYPE_CHECKING:
     from nmt.model.transformer import Transformer
 
-_BATCH_TOKENS = 2048  # per side, with padding; the attention of all layers is held in memory
+_BATCH_TOKENS = 2048  # maximum per side, including padding; limits the memory for attention
 
 
 def cross_attention(
     transformers: Sequence["Transformer"], pairs: Sequence[TokenPair]
 ) -> list[NDArray[np.float32]]:
-    """Returns the attention (T, S) of each pair's T target tokens to its S source tokens.
+    """Returns the attention weights (T, S) of each pair's T target tokens for S source tokens.
 
-    Row i is the attention at the step that predicts target token i, and its sum is 1.
+    Row i contains the weights at the step that predicts target token i, which sum to 1.
 
     Args:
         transformers: one or more models, in evaluation mode.
         pairs: source and target token ids; every source ends with EOS.
     """
-    import torch  # the translations of an exported model are aligned without it
+    import torch  # imported here, because exported models are aligned without torch
 
     from nmt.data.layout import by_length, one_per_row
 
@@ -59,14 +59,14 @@ def word_of_each_token(
     text: str,
     tag: Sequence[int] = (),
 ) -> list[list[int]]:
-    """Maps each token of a text to the number of its word.
+    """Returns the word number of each token in each part of a text.
 
-    A token that is only white space belongs to the word before it.
+    A token that contains only white space belongs to the word before it.
 
     Args:
         decode: converts token ids to text.
         parts: the text's tokens, in one or more parts.
-        text: must equal the decoded parts, apart from white space.
+        text: the whole text, which equals the decoded parts except for white space.
         tag: tokens of the target-language tag at the start of the text; later parts may repeat the
             tag.
     """
@@ -92,10 +92,10 @@ def _length(text: str) -> int:
 
 
 def links(weights: NDArray[np.float32], source: Sequence[int], target: Sequence[int]) -> Links:
-    """Returns the pair (source word, target word) for each word of a translation, in order.
+    """Returns the link (source word, target word) of each target word, in order.
 
     Args:
-        weights: attention of at least T target tokens to at least S source tokens.
+        weights: attention weights of at least T target tokens for at least S source tokens.
         source: (S), the word number of each source token, without EOS.
         target: (T), the word number of each target token, without EOS.
     """

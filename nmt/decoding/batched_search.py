@@ -44,31 +44,33 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 
-# Maximum tokens in a batch. In the base model each token has 24 KB of keys and values in fp32 and
-# 12 KB in bf16: 0.4 GB on a CPU, 1.6 GB on a GPU. Steps of smaller models are dominated by fixed
-# costs, so on a CPU their batches hold as many tokens as fit in the same memory, up to the second
-# bound.
+# Maximum number of tokens in a batch. In the base model, the keys and values of a token take 24 KB
+# in fp32 and 12 KB in bf16, so those of a batch take 0.4 GB on a CPU and 1.6 GB on a GPU. Fixed
+# costs dominate the steps of smaller models. On a CPU, the batches of smaller models therefore
+# contain as many tokens as fit in the same memory, up to _MOST_CPU_BATCH_TOKENS.
 _CPU_BATCH_TOKENS, _MOST_CPU_BATCH_TOKENS = 16_384, 49_152
 _CPU_CACHE_FLOATS = _CPU_BATCH_TOKENS * 6 * 2 * 512
 _GPU_BATCH_TOKENS = 131_072
 
-_GPU_BATCHES = 2  # batches in flight: the GPU computes one while the host ranks the other
+# number of batches in flight; the GPU computes one while the host ranks the candidates of the other
+_GPU_BATCHES = 2
 
-_ROW_SAMPLES = 8  # maximum samples per row: each also scores the keys of the others
+# maximum number of samples per row; each sample also computes scores for the other samples' keys
+_ROW_SAMPLES = 8
 _FIRST_SEED = 1
 
-_MOST_TIMES_WIDER = 4  # the beam of a sentence with many terms
+_MOST_TIMES_WIDER = 4  # maximum factor by which the number of terms widens the beam
 
 
 class BatchedSearch:
     """Searches with one model or with an ensemble; see `Engine`.
 
     Attributes:
-        max_tokens: maximum length that the positional encodings of all models support; None: no
-            limit.
+        max_tokens: maximum length in tokens that the positional encodings of all models support;
+            None: no limit.
         batches_at_once: number of batches between which the search alternates.
-        out_of_memory: the remedy that the out-of-memory error names. Callers that do not use
-            `SearchOptions` replace it.
+        out_of_memory: the remedy in the message of an out-of-memory error. Callers that do not use
+            `SearchOptions` set a different remedy.
     """
 
     is_exported = False
@@ -84,11 +86,11 @@ class BatchedSearch:
     ):
         """
         Args:
-            defaults: values for options that are None.
+            defaults: the values used for options that are None.
             reads_as: see `search`.
             untrained: tokens that are never generated.
             shortlist: on a CPU, selects the tokens that a batch may generate; None: all tokens.
-            symbols: tokens that are on every shortlist; must include `untrained`.
+            symbols: tokens that every batch's shortlist includes; must include `untrained`.
         """
         self.untrained, self.shortlist, self.symbols = untrained, shortlist, symbols
         self.transformers, self.defaults, self.reads_as = transformers, defaults, reads_as
@@ -109,10 +111,10 @@ class BatchedSearch:
         """Returns each source's best hypotheses, best first, or its samples.
 
         Args:
-            progress: called after each batch with the number of its sources.
-            on_step: see `search_step_by_step`; called for every batch.
+            progress: called after each batch with the number of sources in the batch.
+            on_step: called with the candidates of each step of every batch; see `StepCallback`.
         """
-        copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows per source
+        copies = -(-options.samples // _ROW_SAMPLES) or 1  # number of rows per source
         beam = -(-options.samples // copies) or options.width(self.defaults.beam)
         found: list[list[list[Hypothesis]]] = [[[]] * copies for _ in parts]
         rows = [(index, copy) for index in range(len(parts)) for copy in range(copies)]
@@ -136,7 +138,7 @@ class BatchedSearch:
                 progress(sum(copy == 0 for _, copy in some))
 
         batches = self._batches([parts[index] for index, _ in rows], beam, options)
-        # the model's precision applies, not a training loop's autocast
+        # uses the precision of the model, not the autocast of a training loop
         with as_current(self.device), torch.autocast(self.device.type, enabled=False):
             take_turns(map(search_batch, batches), self.batches_at_once)
         each = [[one for row in part for one in row] for part in found]
@@ -163,7 +165,7 @@ class BatchedSearch:
     def started(
         self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None = None
     ) -> StepInterface:
-        """Returns the model before its first step; `src`: (B, S), padded, with EOS."""
+        """Returns the initial decoder state; `src`: (B, S), padded, with EOS."""
         only = shortlisted.tensor if shortlisted else None
         members = [Stepper(each, src, width, max_length, only) for each in self.transformers]
         return self._as_one(members, shortlisted)
@@ -172,7 +174,7 @@ class BatchedSearch:
     def _started(
         self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None
     ) -> Iterator[StepInterface]:
-        """Starts the model for the block; on a GPU, with CUDA graphs that later batches reuse."""
+        """Yields the initial decoder state; on a GPU, with pooled buffers and CUDA graphs."""
         if not self.buffers:
             yield self.started(src, width, max_length, shortlisted)
             return
@@ -188,7 +190,7 @@ class BatchedSearch:
         return Without(steps, untrained) if untrained else steps
 
     def _shortlisted(self, parts: Sequence[SearchInput]) -> Shortlisted | None:
-        """Returns the tokens that a batch may generate, or None without a shortlist."""
+        """Returns the tokens that a batch may generate, or None if there is no shortlist."""
         if not self.shortlist:
             return None
         source = [token for part in parts for token in (*part.tokens, EOS_ID)]
@@ -203,7 +205,7 @@ class BatchedSearch:
 
     @property
     def default_batch_tokens(self) -> int:
-        """Returns the maximum tokens in a batch if `SearchOptions.batch_tokens` is None."""
+        """The maximum number of tokens in a batch if `SearchOptions.batch_tokens` is None."""
         if self.device.type != "cpu":
             return _GPU_BATCH_TOKENS
         layers = [
@@ -215,10 +217,10 @@ class BatchedSearch:
     def _batches(
         self, parts: Sequence[SearchInput], beam: int, options: SearchOptions
     ) -> Iterator[list[int]]:
-        """Yields the indices of each batch's sources, which have similar lengths, longest first.
+        """Yields the source indices of each batch; groups sources of similar length, longest first.
 
-        All sources of a batch have the same beam width, so the width for a source never depends on
-        other sources.
+        All sources of a batch have the same beam width, so the beam width for a source never
+        depends on other sources.
         """
         bound = options.batch_tokens or self.default_batch_tokens
         widths = [_width(part, beam) for part in parts]
@@ -244,12 +246,12 @@ class BatchedSearch:
         options: SearchOptions,
         on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
-        """Searches one batch; retries once on a GPU if memory ran out.
+        """Searches one batch; on a GPU, retries once if memory runs out.
 
         Before the retry, waits until no other batch is in flight, and frees unused buffers.
 
         Args:
-            number: number of this batch.
+            number: number that identifies this batch.
             under_way: numbers of all batches in flight.
         """
         for is_last in (not self.buffers, True):
@@ -333,7 +335,7 @@ class BatchedSearch:
 
 
 def _width(part: SearchInput, beam: int) -> int:
-    """Returns the beam width for a part; terms make it wider, so that each bank gets a share."""
+    """Returns the beam width for a part; terms increase it, so that each bank gets a share."""
     if not part.terms:
         return beam
     times = min(len(part.terms.phrases) + 1, _MOST_TIMES_WIDER)
@@ -348,7 +350,7 @@ def _banks(parts: list[SearchInput], limits: list[int], width: int) -> TermBanks
 def _numbers(
     parts: list[SearchInput], copies: list[int], width: int, length: int, options: SearchOptions
 ) -> NDArray[np.float64]:
-    """Returns random numbers (B, W, length) for `sample`; they depend on source and seed."""
+    """Returns random numbers (B, W, length) for `sample`, derived from the sources and the seed."""
     seed = _FIRST_SEED if options.seed is None else options.seed
     each = [
         [random_numbers(seed, part.tokens, copy * width + w, length) for w in range(width)]

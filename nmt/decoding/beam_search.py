@@ -1,13 +1,13 @@
 """Beam search over the step interface.
 
 The search is that of Vaswani et al. (2017, §6.1), with the length penalty of Wu et al.
-(2016, Eq. 14). Beam 1 is greedy search. The device selects the candidates of a step, and the host
-decides which candidates to keep. On the host, a hypothesis is a linked list from each token to the
-previous one, so reordering a beam copies nothing.
+(2016, Eq. 14). With a beam width of 1, it is greedy search. At each step, the device selects the
+most likely candidates, and the host decides which candidates to keep. The host stores hypotheses as
+linked lists from each token to the previous token, so reordering a beam copies nothing.
 
-Shapes: B sentences, b sentences still in the batch, W beam width, V vocabulary. The W live
-hypotheses of a sentence have the indices (`place` in the code) 0 to W - 1 in its beam. The parent
-of a hypothesis is the index, one step earlier, of the hypothesis that it continues.
+Shapes: B sentences, b sentences still in the batch, W beam width, V vocabulary size. The W live
+hypotheses in the beam of a sentence have the indices 0 to W - 1 (`place` in the code). The parent
+of a hypothesis is the index, at the previous step, of the hypothesis that it continues.
 """
 
 from collections import deque
@@ -30,21 +30,21 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 NOT_NUMBERS = "The model's scores are NaN or infinite. Use a model with finite weights."
 NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _BLOCK = 128  # tokens per block in `_top`
-_MOST_OF_ONE = 64  # maximum likely continuations per hypothesis with terms
-_LEAVE_SHARE = 8  # once 1/8 of a batch is done, the rest is copied into a smaller batch
+_MOST_OF_ONE = 64  # maximum number of likely continuations per hypothesis if terms are required
+_LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the others form a smaller batch
 
-ReadsAs = Callable[[list[int]], Hashable]  # maps tokens to the text that identifies them
-# called with each step's candidates: log-probabilities, parents and newest tokens of hypotheses;
-# each (b, 2 W), most likely first
+ReadsAs = Callable[[list[int]], Hashable]  # maps a hypothesis's tokens to its text
+# called with the log-probabilities, parents and newest tokens of each step's candidates, each of
+# shape (b, 2 W), most likely first
 StepCallback = Callable[[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]], None]
 
-# tokens, parents, and log-probabilities up to and including the tokens; each (B, W)
+# one step's tokens and parents, and the log-probabilities of the hypotheses so far; each (B, W)
 _Link = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]
 _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("place", "i4")])
 
 
 class StepInterface(Protocol):
-    """The decoder's state for a batch of sentences with W hypotheses each."""
+    """The decoder's state for a batch of sentences with W hypotheses each; `step` advances it."""
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
         """Returns the logits of the next token; the caller may overwrite them.
@@ -58,7 +58,7 @@ class StepInterface(Protocol):
         """
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only `sentences`, which are int64 indices below b in ascending order."""
+        """Keeps only the sentences with the given indices (int64, ascending, below b)."""
 
 
 def search(
@@ -73,22 +73,23 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Returns the best hypotheses of each sentence, best score first.
 
-    Each step considers the 2 W most likely continuations of a sentence. Continuations with EOS (at
-    most W of them) finish their hypotheses, and the W most likely continuations with other tokens
-    stay live. With beam 1, EOS finishes a hypothesis only if it is the most likely token. A
-    sentence is done when no live hypothesis can beat the n-th best finished one. The score of a
-    live hypothesis cannot exceed its log-probability divided by the length penalty at the maximum
-    length, because alpha >= 0. Hypotheses cut at the maximum length are returned only if no
-    hypothesis is finished, because their scores lack the log-probability of EOS.
+    Each step considers the 2 W most likely continuations of a sentence's hypotheses. Continuations
+    with EOS (at most W of them) become finished hypotheses, and the W most likely continuations
+    with other tokens stay live. With beam 1, EOS finishes a hypothesis only if EOS is the most
+    likely token. A sentence is done when none of its live hypotheses can beat its n-th best
+    finished hypothesis. The score of a live hypothesis cannot exceed its log-probability divided by
+    the length penalty at the maximum length, because alpha >= 0. Hypotheses cut at the maximum
+    length are returned only if no hypothesis is finished, because their scores lack the
+    log-probability of EOS.
 
     Args:
-        steps: the model, started on B sentences with `beam` hypotheses each.
+        steps: the decoder's initial state for B sentences with `beam` hypotheses each.
         max_lengths: (B,) maximum length of each sentence's hypotheses in tokens, including EOS.
-        beam: W >= 1.
+        beam: beam width W, >= 1.
         alpha: exponent of the length penalty, >= 0; 0.6 in the paper.
         n_best: maximum number of hypotheses to return per sentence, at most `beam`.
-        reads_as: maps tokens to text. If several hypotheses have the same text, only the best is
-            returned. None: all hypotheses count as different.
+        reads_as: maps tokens to text. If several hypotheses have the same text, only the best of
+            them is returned. None: all hypotheses count as different.
         device: the device on which `steps` expects its arguments.
 
     Raises:
@@ -125,7 +126,7 @@ def search_step_by_step(
     last_tokens = torch.full((len(max_lengths), beam), BOS_ID, device=device)  # (B, W)
     parents = torch.arange(beam, device=device).expand_as(last_tokens)  # (B, W)
     live = torch.full_like(last_tokens, -torch.inf, dtype=torch.float32)  # (B, W)
-    live[:, 0] = 0.0  # at first all W hypotheses are the same
+    live[:, 0] = 0.0  # at first, all W hypotheses are the same
     while beams.in_batch.size:
         logits = steps.step(last_tokens, parents)
         vocabulary_size = logits.shape[-1]
@@ -149,9 +150,9 @@ def search_step_by_step(
 
 
 def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) -> None:
-    """Runs all searches to completion, alternating between `at_once` of them after each step.
+    """Runs all searches to completion, `at_once` at a time, switching searches after each step.
 
-    While the host ranks the candidates of one search, the device computes a step of another.
+    While the host ranks the candidates of one search, the device computes a step of another search.
     """
     waiting = iter(searches)
     running = deque(islice(waiting, at_once))
@@ -166,7 +167,7 @@ def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) 
 
 
 class ToHost:
-    """An asynchronous copy to the host; `wait` does not wait for later work on the device."""
+    """An asynchronous copy of a tensor to the host; `wait` does not wait for later device work."""
 
     def __init__(self, tensor: Tensor):
         self.event = torch.cuda.Event() if is_gpu(tensor.device) else None
@@ -185,7 +186,7 @@ class ToHost:
 
 
 def to_device(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
-    """Copies an array to the device asynchronously, from page-locked memory."""
+    """Copies an array to the device; a copy to a GPU is asynchronous, from page-locked memory."""
     tensor = torch.from_numpy(array)
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
@@ -193,7 +194,7 @@ def to_device(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
 
 
 def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Tensor:
-    """Returns the 2 W most likely continuations of each sentence.
+    """Returns the 2 W most likely continuations of each sentence's hypotheses.
 
     Args:
         logits: (b, W, V), overwritten.
@@ -203,15 +204,14 @@ def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Ten
             candidates per sentence.
 
     Returns:
-        (2, b, 2 W or M) int64, one tensor so that a single copy to the host suffices. It holds the
-        bits of the continuations' fp32 log-probabilities, and the continuations as
-        parent * V + token.
+        (2, b, 2 W or M) int64: the bits of the continuations' fp32 log-probabilities, and the
+        continuations as parent * V + token. One tensor needs only a single copy to the host.
     """
     b, W, V = logits.shape
-    # The softmax includes the tokens that are ruled out below. The normalizer follows from one of
-    # its values: softmax is one pass over the logits, logsumexp takes several.
+    # The softmax includes the tokens that are ruled out below. The normalizer is computed from one
+    # value of the softmax, because softmax passes over the logits once and logsumexp several times.
     p = logits.softmax(-1)  # (b, W, V)
-    for token in NEVER_GENERATED:  # indexing with a list would copy it to the GPU and wait
+    for token in NEVER_GENERATED:  # indexing with a list would synchronize with the GPU
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W if more is None else min(W, _MOST_OF_ONE), V)
     top, tokens = _top(logits, k)  # (b, W, k)
@@ -227,23 +227,23 @@ def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Ten
 
 
 def as_codes(values: Tensor) -> Tensor:
-    """Returns the bits of fp32 numbers as int64, so that one tensor can hold numbers and tokens."""
+    """Returns the bits of fp32 values as int64, so that one tensor can hold values and tokens."""
     return values.view(torch.int32).long()
 
 
 def from_codes(codes: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Converts the result of `as_codes` back to fp32 numbers."""
+    """Converts the result of `as_codes` back to fp32 values."""
     return codes.astype(np.int32).view(np.float32)
 
 
 def _in_order(
     candidates: NDArray[np.int64], vocabulary_size: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """Returns log-probabilities, parents and tokens, each (b, 2 W), most likely first."""
+    """Returns the candidates' log-probabilities, parents and tokens; the most likely is first."""
     values = from_codes(candidates[0])
     if np.isnan(values).any():
         raise NoModelError(NOT_NUMBERS)
-    order = np.lexsort((candidates[1], -values))  # equal values: by parent, then token
+    order = np.lexsort((candidates[1], -values))  # equal values: by parent, then by token
     codes = np.take_along_axis(candidates[1], order, 1)
     return np.take_along_axis(values, order, 1), codes // vocabulary_size, codes % vocabulary_size
 
@@ -251,7 +251,7 @@ def _in_order(
 def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Computes `logits.topk(k)`: (..., V) -> values and indices, each (..., k).
 
-    The k largest values lie in the k blocks with the largest maxima. On a CPU, searching only
+    The k largest values are in the k blocks with the largest maxima. On a CPU, searching only
     these blocks is 3 to 5 times faster than `topk` over the whole vocabulary.
     """
     V = logits.shape[-1]
@@ -282,7 +282,7 @@ class _Beams:
         self.max_lengths = np.asarray(max_lengths, dtype=np.int64)  # (B,)
         B = len(max_lengths)
         self.best_penalties = np.array([length_penalty(n, alpha) for n in max_lengths])  # (B,)
-        self.in_batch = np.arange(B)  # (b,) sentences in the batch
+        self.in_batch = np.arange(B)  # (b,) indices of the sentences in the batch
         self.done = np.zeros(B, dtype=bool)  # (B,) done sentences may still be in the batch
         self.finished = np.zeros((B, n_best), dtype=_FOUND)  # (B, n), best first
         self.finished["score"] = -np.inf
@@ -300,13 +300,13 @@ class _Beams:
         tokens: NDArray[np.int64],
         best: NDArray[np.float32] | None = None,
     ) -> NDArray[np.int64]:
-        """Processes one step's candidates, each (b, 2 W), most likely first.
-
-        Sets `live`, `tokens` and `parents` for the next step.
+        """Processes the candidates of one step; sets `live`, `tokens` and `parents` for the next.
 
         Args:
-            best: (b,) for each sentence, the log-probability that decides whether the sentence is
-                done. None: the log-probability of its most likely live hypothesis.
+            values, parents, tokens: (b, 2 W) each, the log-probabilities, parents and newest tokens
+                of the candidates, most likely first.
+            best: (b,), the log-probability that decides whether each sentence is done. None: the
+                log-probability of the sentence's most likely live hypothesis.
 
         Returns:
             The indices (0 to b - 1) of the sentences that stay in the batch.
@@ -331,7 +331,7 @@ class _Beams:
         parents: NDArray[np.int64],
         n: int,
     ) -> None:
-        """Adds hypotheses that end at token n to the n best finished hypotheses."""
+        """Adds the hypotheses that end at token n to the best finished hypotheses."""
         ending = np.flatnonzero(ends.any(1) & ~self.done[self.in_batch])  # indices below b
         if not ending.size:
             return
@@ -347,7 +347,7 @@ class _Beams:
     def _best(
         self, found: NDArray[np.void], sentences: NDArray[np.int64], *, finished: bool
     ) -> NDArray[np.void]:
-        """Returns each sentence's n best hypotheses, best first: (s, m) -> (s, n)."""
+        """Returns each sentence's `n_best` best hypotheses, best first: (s, m) -> (s, n_best)."""
         if self.reads_as is not None:
             self._rule_out_doubles(found, sentences, self.reads_as, finished)
         order = np.argsort(-found["score"], axis=1, kind="stable")[:, : self.n_best]
@@ -386,7 +386,7 @@ class _Beams:
     def _judge(self, ends: NDArray[np.bool_], n: int, best: NDArray[np.float32]) -> None:
         """Marks the sentences that are done after n tokens."""
         bounds = best / self.best_penalties[self.in_batch]  # (b,)
-        done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none live
+        done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none is live
         if self.beam == 1:
             done |= ends[:, 0]
         at_limit = (n >= self.max_lengths[self.in_batch]) & ~self.done[self.in_batch]
@@ -395,7 +395,7 @@ class _Beams:
         self.done[self.in_batch[done | at_limit]] = True
 
     def _cut(self, at_limit: NDArray[np.bool_], n: int) -> None:
-        """Keeps the n best live hypotheses of the sentences (b,) whose maximum length is n."""
+        """Saves the best live hypotheses of the sentences that have reached maximum length n."""
         sentences = self.in_batch[at_limit]
         cut = np.zeros((sentences.size, self.beam), dtype=_FOUND)
         cut["log_probability"] = self.live[at_limit]
@@ -404,7 +404,7 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops finished sentences if they are 1/8 of the batch; returns the others' indices."""
+        """Drops done sentences once they are 1/8 of the batch; returns the indices that stay."""
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:
@@ -414,7 +414,7 @@ class _Beams:
         return kept
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """Returns up to n hypotheses per sentence, best first; none if no token was allowed."""
+        """Returns up to `n_best` hypotheses per sentence; [] if every token was ruled out."""
         sentences = range(len(self.max_lengths))
         return [self._of(s, finished=True) or self._of(s, finished=False) for s in sentences]
 
@@ -439,7 +439,7 @@ class _Beams:
         EOS has no link; if the hypothesis is finished, `place` is the parent of EOS.
 
         Returns:
-            The tokens and, for each token except EOS, the log-probability up to and including it.
+            The tokens, and for each token except EOS the log-probability of the hypothesis so far.
         """
         tokens: list[int] = [EOS_ID] if finished else []
         totals: list[float] = []

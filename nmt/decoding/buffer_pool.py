@@ -1,6 +1,6 @@
-"""A pool of decode buffers for CUDA graphs; the graphs are first compared with plain steps.
+"""Keeps decode buffers and their CUDA graphs for reuse, and checks the results of the graphs.
 
-Shapes: B sentences, W beam width, V vocabulary.
+Shapes: B sentences, W beam width, V vocabulary size.
 """
 
 import sys
@@ -21,23 +21,23 @@ from nmt.model.transformer import Transformer
 _KEPT_SHARE = 0.5  # maximum share of free memory that unused buffers may occupy
 
 _COMPARED_SENTENCES, _COMPARED_STEPS = 4, 4  # part of the first batch that is decoded twice
-# Maximum error of a hypothesis' logits, relative to their Euclidean norm. Kernels for different
-# shapes sum in different orders, which changes fp32 logits of the base model by 1e-6. In bf16, all
-# rounding together changes the logits of trained models by 0.02 to 0.05, so two orders differ by
-# less than 0.1. A wrong token or parent changes the logits of trained models by 0.4 to 2.
+# Maximum error of a hypothesis's logits, relative to their Euclidean norm. Kernels for different
+# shapes sum in different orders, which causes errors of 1e-6 in the base model's fp32 logits. In
+# trained models, the total rounding error of bf16 logits is 0.02 to 0.05, so two summation orders
+# differ by less than 0.1. A wrong token or parent causes errors of 0.4 to 2 in trained models.
 _FP32_BOUND, _BF16_BOUND = 1e-3, 0.15
 
 
 class DecodeBufferPool:
-    """A pool of a model's decode buffers; batches reuse them because capturing graphs takes time.
+    """A pool of decode buffers that batches reuse, because capturing CUDA graphs takes time.
 
-    The first steps of the model's first batch are computed with and without CUDA graphs. If the
-    capture fails or the logits differ, the pool prints a warning to standard error, and all batches
-    are decoded with plain steps.
+    The first steps of the model's first batch are computed both with and without CUDA graphs. If
+    the capture fails or the logits differ too much, the pool prints a warning to standard error,
+    and all batches are decoded without CUDA graphs.
     """
 
     def __init__(self, transformer: Transformer):
-        """Creates an empty pool. The weights of `transformer` may only be changed in place."""
+        """Creates an empty pool; the weights of `transformer` may then be changed only in place."""
         self.transformer, self.device = transformer, transformer.embedding.device
         self._unused: list[DecodeBuffers] = []  # most recently used last
         self._capturer: Capturer | None = None
@@ -45,7 +45,10 @@ class DecodeBufferPool:
 
     @contextmanager
     def stepper(self, src: Tensor, beam: int, max_length: int) -> Iterator[StaticStepper | Stepper]:
-        """Starts a batch that is decoded within the block; see `Stepper` for the arguments."""
+        """Yields the stepper for a batch that is decoded within the block.
+
+        See `Stepper` for the arguments.
+        """
         if self._is_sound is None:
             self._compare(src, beam, max_length)
         if not self._is_sound:
@@ -58,7 +61,7 @@ class DecodeBufferPool:
             self.release(steps.buffers)
 
     def acquire(self, size: BufferSize) -> DecodeBuffers:
-        """Returns cleared buffers of the given size, reused or new."""
+        """Returns cleared buffers of the given size, either from the pool or new."""
         buffers = next((each for each in self._unused if each.size == size), None)
         if buffers:
             self._unused.remove(buffers)
@@ -72,7 +75,7 @@ class DecodeBufferPool:
         return buffers
 
     def release(self, buffers: DecodeBuffers) -> None:
-        """Keeps buffers for later batches; above the limit, frees those unused for longest."""
+        """Returns buffers to the pool; above its memory limit, frees those unused for longest."""
         if self._is_sound is False:
             return
         self._unused.append(buffers)
@@ -97,7 +100,7 @@ class DecodeBufferPool:
             self._use_plain_steps(f"the capture of a decoding step failed ({reason})")
 
     def _compare(self, src: Tensor, beam: int, max_length: int) -> None:
-        """Compares static and plain steps at the start of a batch; decides which steps to use."""
+        """Computes the first steps with and without CUDA graphs; decides whether to use graphs."""
         few = src[:_COMPARED_SENTENCES]
         plain = Stepper(self.transformer, few, beam, max_length)
         static = StaticStepper(self, src, beam, max_length)
@@ -132,7 +135,10 @@ class DecodeBufferPool:
 
 
 def _relative_error(found: Tensor, expected: Tensor) -> Tensor:
-    """Returns the largest relative error of a hypothesis' logits: (B, W, V) -> ()."""
+    """Returns the largest relative error of any hypothesis's logits.
+
+    Shapes: (B, W, V), (B, W, V) -> ().
+    """
     difference = torch.where(found == expected, 0.0, found - expected)  # both may be -inf
     size = torch.where(expected.isfinite(), expected, 0.0)
     return (difference.norm(dim=-1) / size.norm(dim=-1)).amax()

@@ -1,9 +1,9 @@
-"""Constraints on translations, implemented as wrappers of the step interface.
+"""Implements constraints on translations as wrappers of the step interface.
 
 A constraint changes the logits so that some tokens cannot be generated. The log-probabilities of
 the other tokens do not change.
 
-Shapes: b sentences in the batch, W hypotheses per sentence, V vocabulary, L tokens so far.
+Shapes: b sentences in the batch, W hypotheses per sentence, V vocabulary size, L tokens so far.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from torch import Tensor
 from nmt.decoding.beam_search import NEVER_GENERATED, StepInterface, to_device
 from nmt.model.special_ids import PAD_ID
 
-# lower bound in nats on the log-probability of the best allowed token
+# the best allowed token keeps at least this natural log-probability
 _LEAST_LOG_PROBABILITY = -80.0
-_FREE = -1  # padding of prefixes: no constraint at this step
+_FREE = -1  # pads shorter prefixes; no token is forced at this step
 
 
 def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
-    """Sets the logits of some tokens to -inf: (b, W, V), (b, W, V) bool -> (b, W, V) fp32.
+    """Sets the logits of ruled-out tokens to -inf: (b, W, V), (b, W, V) bool -> (b, W, V) fp32.
 
-    The probability of these tokens moves to the padding token, which is never generated, so the
-    softmax of all other tokens does not change. If all tokens of a hypothesis are ruled out, its
-    logits do not change.
+    The probability of the ruled-out tokens moves to the padding token, which is never generated, so
+    the probabilities of all other tokens do not change. If every token is ruled out for a
+    hypothesis, the logits of the hypothesis do not change.
     """
     concerned = ruled_out.any(-1, keepdim=True)  # (b, W, 1)
     logits, ruled_out = logits.float(), ruled_out.clone()
@@ -39,10 +39,10 @@ def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
 
 
 class Without:
-    """Steps that never generate certain tokens."""
+    """Wraps a step interface so that the given tokens are never generated."""
 
     def __init__(self, steps: StepInterface, tokens: Sequence[int]):
-        """`tokens`: token ids; their probability moves to the padding token, see `without`."""
+        """`tokens`: ids of the excluded tokens; the padding token gets their probability."""
         self.steps, self.tokens = steps, tokens
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Without:
 
 
 class ForcedPrefix:
-    """Steps that make all hypotheses of a sentence begin with the sentence's prefix."""
+    """Wraps a step interface so that each hypothesis begins with the prefix of its sentence."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class ForcedPrefix:
     ):
         """
         Args:
-            prefixes: for each of the B sentences, token ids without BOS and EOS; an empty prefix is
-                no constraint.
+            prefixes: one prefix per sentence, as token ids without BOS and EOS. An empty prefix
+                leaves the sentence unconstrained.
             device: the device on which `steps` expects its arguments.
         """
         self.steps = steps
@@ -79,7 +79,7 @@ class ForcedPrefix:
         rows = [[*prefix, *[_FREE] * (longest - len(prefix))] for prefix in prefixes]
         # on the device, so that `keep` needs no synchronization
         self.prefixes = to_device(device, np.array(rows, dtype=np.int64))  # (b, longest)
-        self.taken = 0  # steps taken
+        self.taken = 0  # number of steps taken
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
         """See `StepInterface.step`."""
@@ -99,7 +99,7 @@ class ForcedPrefix:
 
 
 class NoRepeatedNgrams:
-    """Steps that never generate an n-gram of tokens twice in a hypothesis."""
+    """Wraps a step interface so that no n-gram of tokens occurs twice in a hypothesis."""
 
     def __init__(self, steps: StepInterface, n: int):
         """`n`: length of the n-grams in tokens, >= 1."""

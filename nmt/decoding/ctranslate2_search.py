@@ -1,7 +1,7 @@
 """Searches with an exported model in CTranslate2, as `BatchedSearch` does in PyTorch.
 
-Greedy translations equal those of the original model. With beam search they may differ
-occasionally, because CTranslate2 uses another rule to end its search.
+With greedy search, the translations equal those of the original model. With beam search, they
+occasionally differ, because CTranslate2 uses a different rule to end its search.
 """
 
 import math
@@ -21,12 +21,12 @@ from nmt.runs.exported_model import ExportedModel, refuse_unsupported
 if TYPE_CHECKING:
     from ctranslate2 import TranslationResult
 
-POSITIONS = 4096  # of the sinusoidal table; CTranslate2 refuses longer texts
-_BATCH = 64  # parts of similar length per batch
+POSITIONS = 4096  # length of the sinusoidal table; CTranslate2 refuses longer texts
+_BATCH = 64  # number of parts of similar length per batch
 
 
 def refuse_search(options: SearchOptions) -> None:
-    """Raises ArgumentError for an option of the search that exported models do not support."""
+    """Raises ArgumentError if exported models do not support one of the search options."""
     refuse_unsupported(sample=options.sample, mbr=options.mbr, glossary=options.glossary)
 
 
@@ -76,7 +76,7 @@ class CTranslate2Search:
             return_alternatives=True, return_scores=True, return_end_token=True, length_penalty=0,
             min_decoding_length=0, max_input_length=0, max_decoding_length=len(part.prefix) + 1,
         )  # fmt: skip
-        # These alternatives exclude EOS, whose probability is a part of the whole
+        # CTranslate2 excludes EOS from the alternatives and from their normalization
         [scored] = self.translator.score_batch(source, prefix, max_input_length=0)
         end = math.exp(scored.log_probs[-1])
         found = [
@@ -87,7 +87,7 @@ class CTranslate2Search:
         return sorted([*found, (EOS_ID, end)], key=lambda each: -each[1])[:k]
 
     def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
-        """See `Engine.cross_attention`; each target except its last token is a forced prefix."""
+        """See `Engine.cross_attention`. Forces all target tokens except the last as a prefix."""
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].target))
         found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
         for begin in range(0, len(order), _BATCH):
@@ -100,7 +100,7 @@ class CTranslate2Search:
             )  # fmt: skip
             for i, result in zip(some, results, strict=True):
                 weights = np.array(result.attention[0], np.float32)[: len(pairs[i].target)]
-                # CTranslate2 leaves out the attention to EOS
+                # CTranslate2 omits the attention to EOS; each row sums to 1
                 found[i] = np.c_[weights, 1 - weights.sum(1)]
         return found
 
@@ -111,7 +111,7 @@ class CTranslate2Search:
     def _batch(
         self, parts: Sequence[SearchInput], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """Searches as if each part were translated alone.
+        """Searches one batch, with the same results as if each part were translated alone.
 
         CTranslate2 applies the length limit of the longest part to the whole batch. A part whose
         translation exceeds the part's own limit is therefore translated again, alone.
@@ -139,7 +139,7 @@ class CTranslate2Search:
         return found
 
     def _limit(self, part: SearchInput) -> int:
-        """Returns the maximum length of a translation, with EOS; the same as in `BatchedSearch`."""
+        """Returns the maximum length of a translation, including EOS, as `BatchedSearch.limit`."""
         longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
         return min(max(longest, len(part.prefix) + 1), self.max_tokens)
 

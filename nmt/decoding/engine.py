@@ -1,4 +1,4 @@
-"""Defines the interface of the Translator's engines: a search in PyTorch, or CTranslate2.
+"""Defines the interface of the Translator's engines, which search in PyTorch or in CTranslate2.
 
 This module does not import torch, so that exported models can translate without torch.
 """
@@ -32,9 +32,9 @@ class SearchInput:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A hypothesis that the search returns."""
+    """A translation, as token ids, that beam search or sampling has found."""
 
-    tokens: list[int]  # with EOS if finished
+    tokens: list[int]  # including EOS if finished
     log_probability: float  # natural log, summed over `tokens`
     score: float  # log_probability / length_penalty(len(tokens), alpha)
     finished: bool  # False: cut at the maximum length
@@ -45,7 +45,7 @@ class Engine(Protocol):
     """Searches for translations of tokenized sources.
 
     Attributes:
-        is_exported: whether the model was exported; such a model supports these methods only.
+        is_exported: whether the model was exported. Exported models support only these methods.
     """
 
     is_exported: bool
@@ -60,20 +60,20 @@ class Engine(Protocol):
         options: SearchOptions,
         progress: Progress | None = None,
     ) -> list[list[Hypothesis]]:
-        """Returns the best hypotheses of each source, best first.
+        """Returns the best hypotheses of each source, best first, or its samples.
 
         Args:
-            progress: called after each batch with the number of its sources.
+            progress: called after each batch with the number of sources in the batch.
 
         Raises:
             ArgumentError: the engine does not support an option, or memory ran out.
         """
 
     def next_tokens(self, part: SearchInput, k: int) -> list[tuple[int, float]]:
-        """Returns the k most likely tokens after the prefix, most likely first.
+        """Returns the k most likely tokens after the prefix, each with its probability.
 
-        Each token is returned with its probability, which is normalized over the whole vocabulary.
+        The most likely token is first. Probabilities are normalized over the whole vocabulary.
         """
 
     def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
-        """Returns the attention (T, S) of each pair, as defined in `nmt.decoding.alignment`."""
+        """Returns the attention weights (T, S) of each pair; see `nmt.decoding.alignment`."""

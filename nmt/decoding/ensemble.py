@@ -1,4 +1,4 @@
-"""Ensembles: models with the same vocabulary, whose probabilities are averaged at each step."""
+"""Implements ensembles, which average the probabilities of models with the same vocabulary."""
 
 import math
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from nmt.decoding.beam_search import StepInterface
 
 
 class Ensemble:
-    """Steps of several models that decode the same sentences."""
+    """A step interface that averages the next-token probabilities of several models."""
 
     def __init__(self, members: Sequence[StepInterface]):
-        """`members`: one or more models, all started on the same sentences."""
+        """`members`: the initial decoder states of one or more models for the same sentences."""
         self.members = members
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Returns the log of the members' mean probability: (b, W), (b, W) -> (b, W, V) fp32."""
+        """Returns the logs of the mean probabilities: (b, W), (b, W) -> (b, W, V) fp32."""
         logs = [m.step(last_tokens, parents).float().log_softmax(-1) for m in self.members]
         return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 

@@ -1,8 +1,8 @@
-"""Glossaries: if a source contains a source term, its translation must contain the target term.
+"""Implements glossaries, which prescribe the translations of source terms.
 
-Terms are compared word by word. A word is a run of letters and digits, a single Chinese or Japanese
-character, or a single other character, so "cat" is not found in "catalogue". Terms are not
-inflected: each inflected form needs an entry of its own.
+Terms are compared word by word, so the term "cat" is not found in "catalogue". A word is a sequence
+of letters and digits, a single Chinese or Japanese character, or a single other character. Terms
+are not inflected: each inflected form needs its own entry.
 """
 
 import re
@@ -29,10 +29,10 @@ _Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Glossary:
-    """Source terms and the target terms that must translate them.
+    """A list of source terms, each with the target term that its translation must contain.
 
-    A source term without capital letters matches in any case; other source terms match only in the
-    case in which they are written. If several terms match at the same word, the longest term is
+    A source term without capital letters matches regardless of case; any other source term matches
+    only with exactly the same case. If several terms match at the same word, the longest term is
     used. Matches do not overlap.
 
     Args:
@@ -51,7 +51,7 @@ class Glossary:
         for source, target in self.terms:
             if not _words(source) or not _words(target):
                 raise ArgumentError(
-                    '{glossary} translates "{}" as "{}", but neither term may be empty.',
+                    '{glossary} has an entry with an empty term ("{}" -> "{}"). Remove the entry.',
                     source, target,
                 )  # fmt: skip
             other = seen.setdefault(_words(source), target)
@@ -63,11 +63,10 @@ class Glossary:
 
     @classmethod
     def of(cls, terms: "Glossary | Mapping[str, str] | str | Path") -> "Glossary":
-        """Returns a glossary from a mapping of source terms to target terms, or from a file.
+        """Creates a glossary from a mapping of source terms to target terms, or loads a file.
 
         Raises:
-            ArgumentError: `terms` has an unsupported type. `Glossary` and `load` list further
-                reasons.
+            ArgumentError: `terms` has an unsupported type. See also `Glossary` and `load`.
         """
         if isinstance(terms, Glossary):
             return terms
@@ -83,13 +82,13 @@ class Glossary:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Reads a file with a source term, a tab and its target term on each line.
+        """Reads a file in which each line contains a source term, a tab and a target term.
 
         Blank lines are skipped.
 
         Raises:
             InputError: the file cannot be read.
-            ArgumentError: a line does not have two columns. `Glossary` lists further reasons.
+            ArgumentError: a line does not have two columns. See also `Glossary`.
         """
         terms = []
         for number, line in enumerate(read_lines(Path(path)), start=1):
@@ -98,8 +97,8 @@ class Glossary:
                 continue
             if len(columns) != 2 or not all(columns):
                 raise ArgumentError(
-                    "Line {} of {} must be a source term, a tab and a target term. Correct the "
-                    "line.",
+                    "Line {} of {} must contain a source term, a tab and a target term. Correct "
+                    "the line.",
                     number,
                     path,
                 )
@@ -108,16 +107,17 @@ class Glossary:
 
     @cached_property
     def _by_words(self) -> tuple[dict[_Words, Term], dict[_Words, Term], int]:
-        """Returns two dictionaries of terms by their source words, and the longest term's length.
+        """Returns two dictionaries that map source words to terms, and the maximum term length.
 
-        The first dictionary has all terms, the second one those that match in any letter case.
+        The first dictionary contains all terms, the second only the terms that match regardless of
+        case. The length is that of a source term, in words.
         """
         exact = {_words(term[0]): term for term in self.terms}
         folded = {words: term for words, term in exact.items() if term[0] == term[0].lower()}
         return exact, folded, max(map(len, exact), default=0)
 
     def required(self, text: str) -> list[Term]:
-        """Returns the terms that occur in a source text, in order, each as often as it occurs."""
+        """Returns the terms in a source text, in order; a repeated term is returned repeatedly."""
         exact, folded, longest = self._by_words
         words, found, at = _words(text), [], 0
         while at < len(words):
@@ -135,7 +135,7 @@ class Glossary:
 def unmet(required: Sequence[Term], translation: str) -> list[Term]:
     """Returns the required terms that a translation does not contain often enough.
 
-    At the start of a translation, a term may begin with a capital instead of a lowercase letter.
+    At the start of a translation, the first letter of a term may be capitalized.
     """
     words, lacking = _words(translation), []
     found = {target: _count(_words(target), words) for _, target in required}
@@ -147,7 +147,7 @@ def unmet(required: Sequence[Term], translation: str) -> list[Term]:
 
 
 def _count(term: _Words, words: _Words) -> int:
-    """Counts the occurrences of a term in the words of a text, without overlaps."""
+    """Counts the non-overlapping occurrences of a term in the words of a text."""
     capital = (term[0][0].upper() + term[0][1:], *term[1:])
     times = at = 0
     while at + len(term) <= len(words):
@@ -163,9 +163,9 @@ def _words(text: str) -> _Words:
 
 
 def token_kinds(tokenizer: Tokenizer) -> TokenKinds:
-    """Classifies the tokens that begin or end inside a word, and those that end a sentence.
+    """Returns which tokens of the vocabulary begin or end inside a word, or end a sentence.
 
-    A token that is only part of a character, such as a byte, counts as a letter.
+    A token that is only part of a character, such as a single byte, counts as a letter.
     """
     spellings = tokenizer.spelling(range(tokenizer.vocabulary_size))
     texts = [spelling.decode(errors="replace") for spelling in spellings]

@@ -1,4 +1,4 @@
-"""Loads models onto a device for translation and converts them to a precision."""
+"""Loads models for translation onto a device and converts them to the chosen precision."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ def load_models(
     shortlist: bool,
     note: Note,
 ) -> list[LoadedModel]:
-    """Loads a model and the further models of its ensemble; see `Translator.load`."""
+    """Loads a model and the other models of an ensemble; see `Translator.load`."""
     chosen = choose_device(device)
     if shortlist and chosen.type != "cpu":
         raise ArgumentError(
@@ -33,7 +33,7 @@ def load_models(
         model = load_model(Path(each), device=chosen, note=note)
         if models and model.tokenizer.sha256 != models[0].tokenizer.sha256:
             raise ArgumentError(
-                "{ensemble} {} has a different vocabulary from {}. Use models that were "
+                "{ensemble} {} and {} have different vocabularies. Use models that were "
                 "trained on the same prepared data.", each, path,
             )  # fmt: skip
         if shortlist and not models and not model.shortlist:
@@ -72,7 +72,7 @@ def set_precision(
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Returns the named device; for None, a GPU if there is one, else the CPU.
+    """Returns the named device; if `name` is None, a GPU if there is one, else the CPU.
 
     Raises:
         ArgumentError: the device does not exist.

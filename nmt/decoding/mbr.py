@@ -1,8 +1,8 @@
-"""Minimum Bayes risk decoding (Eikema & Aziz, 2020).
+"""Implements minimum Bayes risk decoding (Eikema & Aziz, 2020).
 
 Selects the sample with the highest mean utility, where every sample serves both as a candidate and
 as a reference. The utility is chrF (Popović, 2015) with sacreBLEU's defaults, computed for all
-pairs at once.
+pairs of samples at once.
 """
 
 from collections import Counter
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 _ORDERS = range(1, 7)  # lengths of character n-grams
 _BETA_SQUARED = 4.0  # beta = 2, as in chrF2
-_MAX_COUNTS = 10_000_000  # counts in memory at once
+_MAX_COUNTS = 10_000_000  # maximum number of n-gram counts in memory at once
 
 
 def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Returns the mean chrF (N,), 0 to 100, of each text with all texts as references."""
+    """Returns each text's mean chrF, from 0 to 100, against all texts as references: (N,)."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     times = np.bincount([numbers[text] for text in texts], minlength=len(numbers))  # (M,)
     expected = pairwise_chrf(list(numbers)) @ times / max(len(texts), 1)
@@ -25,7 +25,7 @@ def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Returns the chrF (M, M), 0 to 100, of each text (row) with each reference (column)."""
+    """Returns the chrF, from 0 to 100, of each text against each reference: (texts, references)."""
     M = len(texts)
     precision, recall, orders = np.zeros((M, M)), np.zeros((M, M)), np.zeros((M, M))
     characters = ["".join(text.split()) for text in texts]  # chrF ignores white space
@@ -63,6 +63,6 @@ def _common(texts: Sequence[str], n: int) -> NDArray[np.float64]:
         some = slice(*np.searchsorted(column, (begin, begin + width)))
         counts = np.zeros((M, width), np.int32)
         counts[row[some], column[some] - begin] = times[some]
-        common += np.minimum(counts[:, None], counts).sum(2)  # sums over (M, M, width)
+        common += np.minimum(counts[:, None], counts).sum(2)  # sum of an array (M, M, width)
     np.fill_diagonal(common, [counts.total() for counts in counted])
     return common

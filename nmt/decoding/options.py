@@ -1,4 +1,4 @@
-"""Options of beam search and sampling."""
+"""Defines the options of beam search and sampling."""
 
 import difflib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from nmt.config import MAX_BEAM
 from nmt.decoding.glossary import Glossary
 from nmt.errors import ArgumentError
 
-_MAX_ALPHA = 100  # as for the setting decoding.length_penalty
+_MAX_ALPHA = 100  # the same as for the setting decoding.length_penalty
 _MAX_TEMPERATURE = 100
 _MAX_SEED = 2**63 - 1
 _COUNTS = ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k")
@@ -23,7 +23,7 @@ class Distribution:
 
     temperature: float = 1.0  # > 0; divides the logits
     top_k: int | None = None  # sample from the k most likely tokens; None: all
-    top_p: float = 1.0  # then from the smallest set with this share of their probability
+    top_p: float = 1.0  # sample from the smallest subset of these with this probability
 
 
 class SearchSettings(TypedDict, total=False):
@@ -52,26 +52,26 @@ class SearchOptions:
     If `beam` or `length_penalty` is None, the value in the model's configuration is used. If
     `batch_tokens` is None, a default for the device is used. With `sample` or `mbr`, translations
     are sampled from the model's distribution as modified by `temperature`, `top_k` and `top_p`.
-    Samples depend only on the text, the model and these options, which include `seed`.
+    Samples depend only on the text, the model and these options, including `seed`.
 
     Raises:
         ArgumentError: a value is out of range, or two options conflict.
     """
 
-    beam: int | None = None  # live hypotheses per sentence; 1: greedy search
-    length_penalty: float | None = None  # alpha
-    n_best: int = 1  # translations per sentence, at most `beam` or `mbr`
+    beam: int | None = None  # number of live hypotheses per sentence; 1: greedy search
+    length_penalty: float | None = None  # alpha, the exponent of the length penalty
+    n_best: int = 1  # number of translations per sentence, at most `beam` or `mbr`
     batch_tokens: int | None = None  # see Translator.n_best
-    no_repeat_ngram: int | None = None  # generate no n-gram of tokens of this length twice
-    sample: bool = False  # sample instead of searching
-    mbr: int | None = None  # minimum Bayes risk decoding with this number of samples
+    no_repeat_ngram: int | None = None  # n-grams of this many tokens are not repeated
+    sample: bool = False  # sample translations instead of searching
+    mbr: int | None = None  # minimum Bayes risk decoding with this many samples
     temperature: float | None = None  # divides the logits; None: 1
     top_k: int | None = None  # sample from the k most likely tokens; None: all
-    top_p: float | None = None  # sample from the smallest set with this probability; None: 1
+    top_p: float | None = None  # sample from the smallest set of this probability; None: 1
     seed: int | None = None  # seed of sampling; None: 1
     align: bool = False  # compute Translation.alignment
     attention: bool = False  # compute Translation.attention
-    # maps source terms to target terms that translations must contain, or a TSV file of both
+    # a mapping of source terms to target terms that translations must contain, or a TSV file
     glossary: Glossary | Mapping[str, str] | str | Path | None = None
 
     def __post_init__(self) -> None:
@@ -100,10 +100,10 @@ class SearchOptions:
 
     @classmethod
     def of(cls, options: "SearchOptions | None", settings: Mapping[str, Any]) -> "SearchOptions":
-        """Returns `options`, or the defaults if it is None, with the fields in `settings` replaced.
+        """Returns `options`, or default options if None, with the fields in `settings` replaced.
 
         Raises:
-            ArgumentError: `settings` names an unknown field. `SearchOptions` lists further reasons.
+            ArgumentError: `settings` contains an unknown field. See also `SearchOptions`.
         """
         names = [each.name for each in fields(cls)]
         for name in settings.keys() - {*names}:
@@ -114,11 +114,15 @@ class SearchOptions:
 
     @property
     def samples(self) -> int:
-        """Returns the number of samples per sentence; 0 for beam search."""
+        """The number of samples per sentence; 0 for beam search."""
         return self.mbr or (self.n_best if self.sample else 0)
 
     def width(self, default: int) -> int:
-        """Returns `beam`, or else `default`; raises ArgumentError if `n_best` is larger."""
+        """Returns `beam`, or `default` if `beam` is None.
+
+        Raises:
+            ArgumentError: `n_best` exceeds the beam width in beam search.
+        """
         beam = self.beam or default
         if self.n_best > beam and not self.samples:
             raise ArgumentError(

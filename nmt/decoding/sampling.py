@@ -1,11 +1,11 @@
-"""Samples translations over the step interface.
+"""Samples translations token by token, through the step interface.
 
 Temperature, top-k (Fan et al., 2018) and top-p (Holtzman et al., 2020) can modify the model's
 distribution. The caller provides one random number per token, so that a sample does not depend on
-the other sentences of its batch.
+the other sentences in the batch.
 
-Shapes: B sentences, b sentences still in the batch, W samples per sentence, V vocabulary,
-L maximum length.
+Shapes: B sentences, b sentences still in the batch, W samples per sentence, V vocabulary size,
+L maximum length in tokens.
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ from nmt.errors import NoModelError
 from nmt.model.devices import is_gpu
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
-_FIRST_TOP = 256  # number of tokens that top-p sorts at first on a CPU
-_LEAVE_SHARE = 8  # once 1/8 of a batch is done, the rest is copied into a smaller batch
+_FIRST_TOP = 256  # number of tokens that top-p sorts first on a CPU
+_LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the others form a smaller batch
 
 
 def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDArray[np.float64]:
-    """Returns n random numbers, 0 <= x < 1, that depend only on the arguments.
+    """Returns n random numbers in [0, 1) that depend only on the arguments.
 
-    With a larger n, the first numbers stay the same.
+    A larger n appends numbers and does not change the first ones.
     """
     generator = np.random.default_rng([seed, sample, *source])
     return generator.integers(1 << 32, size=n) / float(1 << 32)
@@ -54,14 +54,14 @@ def sample(
     alpha: float,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """Returns W independent samples of each sentence, in the order of `numbers`.
+    """Returns W independent samples for each sentence, in the order of `numbers`.
 
-    The samples' log-probabilities are those of the model, not of the modified distribution.
+    The log-probabilities of the samples are those of the model, not of the modified distribution.
 
     Args:
-        steps: the model, started on B sentences with W hypotheses each.
+        steps: the decoder's initial state for B sentences with W hypotheses each.
         max_lengths: (B,) maximum length of each sentence's samples in tokens, including EOS.
-        numbers: (B, W, L), 0 <= x < 1; the n-th number selects a sample's n-th token.
+        numbers: (B, W, L) random numbers in [0, 1); the n-th number selects a sample's n-th token.
         alpha: exponent of the length penalty in `Hypothesis.score`.
         device: the device on which `steps` expects its arguments.
 
@@ -110,7 +110,7 @@ def sample(
 def _kept(live: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Returns the indices of the sentences that stay in the batch; `live`: (b, W).
 
-    Done sentences leave the batch once they make up 1/8 of it.
+    Done sentences leave the batch once they make up at least 1/8 of the batch.
     """
     kept = np.flatnonzero(live.any(1))
     b = len(live)
@@ -125,12 +125,13 @@ def _hypothesis(tokens: list[int], logs: list[float], alpha: float) -> Hypothesi
 
 
 def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor]:
-    """Samples a token for each hypothesis; returns tokens and the model's log-probabilities.
+    """Samples a token for each hypothesis; returns the tokens and the model's log-probabilities.
 
-    Shapes: logits (b, W, V), which are overwritten, and numbers (b, W) -> (b, W) int64, (b, W)
-        fp32.
+    Overwrites `logits`.
+
+    Shapes: logits (b, W, V), numbers (b, W) -> tokens (b, W) int64, log-probabilities (b, W) fp32.
     """
-    logs = logits.float().log_softmax(-1)  # includes the tokens that are ruled out below
+    logs = logits.float().log_softmax(-1)  # over all tokens, including those ruled out below
     for token in NEVER_GENERATED:
         logits[..., token].fill_(-torch.inf)
     p, tokens = likeliest(logits.float(), distribution)
@@ -142,28 +143,28 @@ def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[
 
 
 def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor | None]:
-    """Returns the tokens that may be sampled and their probabilities, up to a common factor.
+    """Returns the tokens that may be sampled and their unnormalized probabilities.
 
     Args:
         logits: (..., V) fp32.
 
     Returns:
-        Probabilities and tokens, each (..., k), most likely first; the probability is 0 for tokens
-        outside the top-p set. Without top-k and top-p: probabilities (..., V) in the order of the
-        vocabulary, and None.
+        Probabilities and tokens, each (..., k), most likely first; tokens outside the top-p set
+        have probability 0. Without top-k and top-p, the probabilities are (..., V) in the order of
+        the vocabulary, and None replaces the tokens.
     """
     V = logits.shape[-1]
     top_k, top_p = min(distribution.top_k or V, V), distribution.top_p
     p = ((logits - logits.amax(-1, keepdim=True)) / distribution.temperature).softmax(-1)
     if top_k == V and top_p == 1:
         return p, None
-    # on a GPU, sorting all tokens is faster than a synchronization to check a smaller k
+    # on a GPU, sorting all tokens is faster than synchronizing to check whether fewer suffice
     first = V if is_gpu(logits.device) else min(_FIRST_TOP, V)
     k = top_k if top_k < V else first
     while True:
         top, tokens = p.topk(k)  # (..., k)
         total = top.sum(-1, keepdim=True) if top_k < V else p.sum(-1, keepdim=True)
-        before = top.cumsum(-1) - top  # probability of more likely tokens
+        before = top.cumsum(-1) - top  # total probability of all more likely tokens
         if top_p == 1 or k in (top_k, V) or bool((before[..., -1:] >= top_p * total).all()):
             break
         k = min(8 * k, V)

@@ -19,8 +19,8 @@ from nmt.errors import ArgumentError, NoModelError, count
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
-_BATCH_TOKENS = 2048  # per side, with padding; a single longer pair makes a batch of its own
-_WINDOW_LINES = 2048  # lines tokenized and sorted by length at a time
+_BATCH_TOKENS = 2048  # maximum per side, including padding; a longer pair forms its own batch
+_WINDOW_LINES = 2048  # number of lines that are tokenized and sorted by length together
 
 
 class Model(Protocol):
@@ -31,12 +31,12 @@ class Model(Protocol):
 
     @property
     def transformers(self) -> list[Transformer]:
-        """The models, whose probabilities are averaged."""
+        """The models of the ensemble; their probabilities are averaged."""
 
 
 @dataclass(frozen=True)
 class ScoredTranslation:
-    """A given translation with the model's log-probabilities."""
+    """A given translation and the log-probabilities that the model assigns to its tokens."""
 
     pieces: list[str]  # the target's tokens as strings, </s> last
     log_probabilities: list[float]  # natural log, one per token
@@ -51,12 +51,12 @@ class ScoredTranslation:
 def log_probabilities(
     transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int = _BATCH_TOKENS
 ) -> list[list[float]]:
-    """Returns the natural log-probability of each pair's target tokens, with teacher forcing.
+    """Returns the natural log-probabilities of each pair's target tokens under teacher forcing.
 
     Args:
-        transformer: in evaluation mode.
+        transformer: the model, in evaluation mode.
         pairs: source and target token ids, each ending with EOS.
-        batch_tokens: maximum tokens per side of a batch, including padding.
+        batch_tokens: maximum number of tokens per side of a batch, including padding.
 
     Raises:
         NoModelError: the model's scores are NaN.
@@ -75,10 +75,13 @@ def log_probabilities(
 def top_predictions(
     transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int = _BATCH_TOKENS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the probability of the most likely token at each of N target positions.
+    """Returns the model's confidence in its top prediction at each target position.
 
-    The second array tells whether this token is the target's. Both have shape (N,); positions are
-    in no particular order. See `log_probabilities` for arguments and errors.
+    See `log_probabilities` for arguments and errors.
+
+    Returns:
+        The probability of the most likely token, and whether this token equals the target token.
+        Both arrays have shape (N,), for the N target positions of all pairs in no particular order.
     """
     confidences, hits = [], []
     for _, tokens, logs in _distributions(transformer, pairs, batch_tokens):
@@ -95,7 +98,10 @@ def top_predictions(
 def _distributions(
     transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Yields batches: indices of B pairs, their target tokens (B, T), log-softmax (B, T, V)."""
+    """Yields for each batch the indices of its B pairs, target tokens and log-softmax.
+
+    Shapes: target tokens (B, T), log-softmax (B, T, V).
+    """
     for some in by_length(pairs, batch_tokens):
         batch = one_per_row([pairs[i] for i in some]).to(transformer.embedding.device)
         logits = _logits(transformer, transformer(batch.src, batch.tgt_in))
@@ -105,7 +111,7 @@ def _distributions(
 def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
     """Computes logits in fp32: (..., D) -> (..., V).
 
-    Rounding logits to bf16 would change a log-probability by up to 0.06.
+    Rounding the logits to bf16 would change log-probabilities by up to 0.06.
     """
     if hidden.dtype == torch.float32:
         return transformer.logits(hidden)
@@ -115,20 +121,19 @@ def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
 def score_translations(
     model: Model, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[ScoredTranslation]:
-    """Yields, in order, the log-probability of each target as the translation of its source.
+    """Yields the log-probabilities of each target as the translation of its source, in order.
 
     Sources and targets are tokenized as in training.
 
     Raises:
-        ArgumentError: the numbers of sources and targets differ.
-        InputError: a sentence has more tokens than the model has learned positions, or more tokens
-            than both `data.max_length` and `_BATCH_TOKENS`.
+        ArgumentError: the numbers of sources and targets differ, or a sentence has more than
+            `max_tokens(model)` tokens.
         NoModelError: the model's scores are NaN.
     """
     if len(sources) != len(targets):
         found = count(len(sources), "line"), count(len(targets), "line")
         raise ArgumentError(
-            "{source} has {} but {target} has {}. Provide one target line per source line.", *found
+            "{source} has {}, but {target} has {}. Provide one target line per source line.", *found
         )
     limit = max_tokens(model)
     for begin in range(0, len(sources), _WINDOW_LINES):
@@ -149,13 +154,13 @@ def score_translations(
 
 
 def max_tokens(model: Model) -> int:
-    """Returns the maximum number of tokens per side, EOS included, that can be scored."""
+    """Returns the maximum length in tokens, including EOS, of a source or target to score."""
     limit = max(_BATCH_TOKENS, model.config.data.max_length)
     return min(each.max_length or limit for each in model.transformers)
 
 
 def _averaged(logs: Sequence[list[float]]) -> list[float]:
-    """Returns the log of the mean of several models' probabilities: (models, T) -> (T)."""
+    """Returns the logs of the probabilities averaged over models: (models, T) -> (T)."""
     if len(logs) == 1:
         return logs[0]
     return (np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))).tolist()

@@ -1,7 +1,7 @@
-"""Searches over the tokens of a shortlist, which are identified by their indices in it.
+"""Adapts a search to a shortlist of tokens, which the search identifies by their indices.
 
-A shortlist is in ascending order and begins with the special ids. The indices of special tokens
-therefore equal their ids, and ties are broken in the same way as with the whole vocabulary.
+A shortlist is sorted in ascending order and begins with the special ids. The indices of special
+tokens therefore equal their ids, and ties are broken in the same way as with the whole vocabulary.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from nmt.decoding.engine import Hypothesis
 
 
 class Shortlisted:
-    """The tokens that a batch may generate; converts between tokens and their indices."""
+    """A shortlist of the tokens that a batch may generate; converts tokens to indices and back."""
 
     def __init__(self, tokens: NDArray[np.int64]):
-        """`tokens`: (n,) ascending; must include the special ids."""
+        """`tokens`: (n,) token ids in ascending order; must include the special ids."""
         self.tokens = tokens
 
     @cached_property
     def tensor(self) -> Tensor:
-        """The tokens, (n,) int64."""
+        """The token ids, (n,) int64."""
         return torch.from_numpy(self.tokens)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
@@ -42,11 +42,11 @@ class Shortlisted:
         return lambda places: reads_as(self.of(places))
 
     def on_step_of_search(self, on_step: StepCallback | None) -> StepCallback | None:
-        """Returns a function that converts indices to tokens and calls `on_step` with them."""
+        """Returns a callback that converts indices to tokens and then calls `on_step`."""
         if on_step is None:
             return None
         return lambda values, parents, places: on_step(values, parents, self.tokens[places])
 
     def whole(self, found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-        """Returns the hypotheses with indices replaced by tokens."""
+        """Returns the hypotheses with the indices replaced by tokens."""
         return [[replace(each, tokens=self.of(each.tokens)) for each in some] for some in found]

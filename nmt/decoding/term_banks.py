@@ -1,12 +1,12 @@
-"""Tracks the required terms in hypotheses, and chooses the hypotheses that a search keeps.
+"""Tracks the required terms in hypotheses, and selects the hypotheses that a search keeps.
 
-Dynamic beam allocation (Post and Vilar, 2018): the live hypotheses of a sentence are divided into
-banks by the number of term tokens that they contain, each bank gets a share of the beam, and each
-hypothesis is also continued with the next tokens of its terms. Some hypotheses therefore always
-reach all terms, and only hypotheses with all terms may end.
+The method is dynamic beam allocation (Post and Vilar, 2018). The live hypotheses of a sentence are
+divided into banks by the number of term tokens that they contain, and each bank gets a share of the
+beam. Each hypothesis is also continued with the next tokens of its unmet terms, so that some
+hypotheses always reach all terms. Only hypotheses with all terms may end.
 
-Shapes: b sentences in the batch, W beam width, V vocabulary, A tokens that may continue a term, M
-    candidates.
+Shapes: b sentences in the batch, W beam width, V vocabulary size, M candidates per sentence,
+A tokens per hypothesis that may begin or continue a term.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,34 +21,31 @@ Phrase = tuple[int, ...]  # the tokens of a term
 
 
 class State(NamedTuple):
-    """The progress of a hypothesis with its sentence's terms."""
+    """The state of a hypothesis with respect to the terms that its sentence requires."""
 
-    unmet: tuple[Phrase, ...]
+    unmet: tuple[Phrase, ...]  # terms that the hypothesis does not contain yet
     partial: Phrase  # the longest prefix of an unmet term that the hypothesis ends with
-    ended: Phrase  # the term that the newest token completes, if it ends in a letter or digit
-    stops: int  # number of tokens so far that end a sentence
+    ended: Phrase  # the term that the newest token completes, if the term ends in a letter or digit
+    stops: int  # number of sentence ends so far
 
 
 class TokenKinds(NamedTuple):
-    """Whether each token begins inside a word, ends inside a word, and ends a sentence: (V) each.
+    """Properties of all tokens in the vocabulary, as masks of shape (V,)."""
 
-    A token begins inside a word if its first character is a letter or a digit.
-    """
-
-    begins_inside: NDArray[np.bool_]
-    ends_inside: NDArray[np.bool_]
-    stops: NDArray[np.bool_]
+    begins_inside: NDArray[np.bool_]  # the first character is a letter or digit
+    ends_inside: NDArray[np.bool_]  # the last character is a letter or digit
+    stops: NDArray[np.bool_]  # the token ends a sentence
 
 
 class Terms:
-    """The terms of one sentence; a term that is required twice is listed twice.
+    """The terms that one translation must contain; a term required twice is listed twice.
 
     If a model does not expect a term, it tends to append the term to a complete translation. A
-    hypothesis that lacks a term must therefore contain fewer ends of sentences than the source.
+    hypothesis that lacks a term must therefore contain fewer sentence ends than the source.
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], kinds: TokenKinds, max_stops: int):
-        """`max_stops`: ends of sentences that a hypothesis may contain before it has all terms."""
+        """`max_stops`: maximum number of sentence ends in a hypothesis that lacks a term."""
         self.phrases = sorted(map(tuple, phrases))
         self.kinds, self.max_stops = kinds, max_stops
         self.tokens = sum(map(len, self.phrases))
@@ -62,10 +59,10 @@ class Terms:
         return Terms(places, kinds, self.max_stops)
 
     def after(self, state: State, token: int) -> State:
-        """Returns the state that follows `state` if the hypothesis is continued with `token`.
+        """Returns the state that follows `state` if `token` is appended to the hypothesis.
 
-        A term counts as soon as it is complete. It no longer counts if the next token continues the
-        term's last word.
+        A term is met as soon as it is complete, but becomes unmet again if the next token
+        continues the term's last word.
         """
         key = state, token
         if key not in self._after:
@@ -86,14 +83,15 @@ class Terms:
         return State(unmet[:at] + unmet[at + 1 :], (), ended, stops)
 
     def bank(self, state: State) -> int:
-        """Returns the number of term tokens that a hypothesis contains."""
+        """Returns the bank of a hypothesis: the number of term tokens that it contains."""
         return self.tokens - sum(map(len, state.unmet)) + len(state.partial)
 
     def next_tokens(self, state: State, is_last: bool) -> list[int]:
-        """Returns the tokens that advance a term.
+        """Returns the tokens that begin or continue an unmet term.
 
-        If the hypothesis has all terms, EOS is added at the last step and whenever another token
-        could undo a term. A translation with all terms is therefore always found.
+        If the hypothesis has all terms, returns EOS at the last step, and also after a term whose
+        last word the next token could continue. A translation with all terms is therefore always
+        found.
         """
         if not state.unmet:
             return [EOS_ID] if state.ended or is_last else []
@@ -109,16 +107,16 @@ class Terms:
 
 
 class TermBanks:
-    """Chooses the live hypotheses of sentences with terms, W for each sentence."""
+    """Selects W live hypotheses for each sentence, so that each bank gets a share of the beam."""
 
     def __init__(self, terms: Sequence[Terms], max_lengths: Sequence[int], width: int):
-        """`terms`, `max_lengths`: one per sentence. `width`: W, above the number of term tokens."""
+        """`terms`, `max_lengths`: one per sentence. `width`: W, greater than `Terms.tokens`."""
         self.terms, self.max_lengths, self.width = list(terms), list(max_lengths), width
         self.states = [[each.start] * width for each in terms]
-        self.taken = 0  # steps
+        self.taken = 0  # number of steps taken
 
     def next_tokens(self) -> NDArray[np.int64]:
-        """Returns the tokens to consider for each hypothesis: (b, W, A), padded."""
+        """Returns the tokens to consider in addition for each hypothesis, padded: (b, W, A)."""
         self.taken += 1
         each = [
             [terms.next_tokens(state, self.taken == limit) for state in states]
@@ -136,13 +134,13 @@ class TermBanks:
 
         Args:
             values, parents, tokens: (b, M) each, the log-probabilities, parents and tokens of all
-                candidates, most likely first; repeated candidates are adjacent.
+                candidates, most likely first; duplicate candidates are adjacent.
 
         Returns:
             The values, parents and tokens (b, 2 W) of the W live hypotheses and of the hypotheses
-            that end, most likely first. The fourth array (b,) is the highest log-probability of a
-            live hypothesis with all terms, or of any live hypothesis if no live hypothesis has all
-            terms.
+            that end, most likely first; then, for each sentence, the highest log-probability (b,)
+            of a live hypothesis with all terms, or of any live hypothesis if no live hypothesis has
+            all terms.
         """
         is_end = tokens == EOS_ID
         banks, values = self._banks(parents, tokens), values.copy()
@@ -159,7 +157,7 @@ class TermBanks:
     def _are_ruled_out(
         self, parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Returns a mask (b, M) of the candidates that are repeated or end too early."""
+        """Returns a mask (b, M) of the candidates that are duplicates or end a sentence early."""
         lacks, may_stop = self._of_states(
             lambda terms, state: (len(state.unmet), state.stops < terms.max_stops), parents
         )
@@ -187,7 +185,7 @@ class TermBanks:
     def _of_states(
         self, facts: Callable[[Terms, State], tuple[int, int]], parents: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns two numbers from the state of each candidate's parent: (b, M) each."""
+        """Returns the two results of `facts` for each candidate's parent: (b, M) each."""
         each = np.array(
             [
                 [facts(terms, state) for state in states]
@@ -198,13 +196,17 @@ class TermBanks:
         return first, second
 
     def _are_next(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Compares each candidate's token with its parent's `next_tokens`: (b, M, A) bool."""
+        """Returns which of its parent's `next_tokens` each candidate's token equals: (b, M, A)."""
         return np.take_along_axis(self._next, parents[..., None], 1) == tokens[..., None]
 
     def _shared_out(
         self, are_live: NDArray[np.bool_], banks: NDArray[np.int64], sizes: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Returns a mask (b, M) of the candidates that stay live, the most likely of each bank."""
+        """Returns a mask (b, M) of the candidates that stay live.
+
+        These are the most likely candidates of each bank, up to its share. If a bank has fewer
+        candidates, the most likely candidates of other banks fill the beam.
+        """
         taken = np.zeros_like(are_live)
         for bank in range(sizes.max() + 1):
             share = self.width * (bank + 1) // (sizes + 1) - self.width * bank // (sizes + 1)
@@ -219,7 +221,7 @@ class TermBanks:
         """Updates the states to those of the hypotheses that the search has kept.
 
         Args:
-            parents, tokens: (b, W) each, for the sentences that stay.
+            parents, tokens: (b, W) each, of the hypotheses in sentences that stay in the batch.
             kept: indices of these sentences in the previous batch.
         """
         self.terms = [self.terms[i] for i in kept]

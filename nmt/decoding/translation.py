@@ -1,4 +1,4 @@
-"""Defines the results of translation, and joins the translations of consecutive parts."""
+"""Defines the result types of translation, and joins the translations of a text's parts."""
 
 import re
 import sys
@@ -9,22 +9,22 @@ from itertools import chain, pairwise, zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-# Chinese and Japanese write no space between sentences. These are their characters: punctuation,
-# kana, bopomofo, ideographs, full-width and half-width forms.
+# The characters of Chinese and Japanese, which have no spaces between sentences: punctuation, kana,
+# bopomofo, ideographs, full-width and half-width forms.
 UNSPACED = (
     "[\u3001-\u3020\u3030-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003ffff]"
 )
 
-Links = list[tuple[int, int]]  # (source word, target word), numbered from 0
+Links = list[tuple[int, int]]  # pairs (source word, target word), numbered from 0
 Term = tuple[str, str]  # (source term, target term), see nmt.decoding.glossary
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Cross-attention of the tokens of a translation or of one part; see `nmt.decoding.alignment`.
+    """The cross-attention weights of a translation, or of the translation of one part of a text.
 
-    Pieces are tokens as strings (see `Tokenizer.pieces`).
+    See `nmt.decoding.alignment`. Pieces are tokens as strings (see `Tokenizer.pieces`).
     """
 
     source_pieces: list[str]  # (S), </s> last
@@ -34,22 +34,23 @@ class Attention:
 
 @dataclass(frozen=True, repr=False)
 class Translation:
-    """A translation of a text, which may be joined from the translations of several parts.
+    """A translation of a text. Long texts are translated in parts, whose translations are joined.
 
-    `str` returns the text.
+    `str(translation)` returns the translated text.
     """
 
-    text: str  # one line, without tabs
+    text: str  # without tabs; one line, or with `document` as many lines as the source
     score: float  # log_probability / length penalty; summed over the parts
     log_probability: float  # natural log, summed over `tokens`
     tokens: list[int]  # token ids, including the EOS of each finished part
     parts: int  # number of parts that the source was split into; 0 if the source has no text
-    alignment: Links | None = None  # with `align`; see nmt.decoding.alignment
+    alignment: Links | None = None  # word links, with `align`; see nmt.decoding.alignment
     pieces: list[str] = field(default_factory=list)  # `tokens` as strings
     token_log_probabilities: list[float] = field(default_factory=list)  # one per token
     attention: list[Attention] | None = None  # with `attention`; one per part
-    alternatives: list["Translation"] = field(default_factory=list)  # the other n-best, best first
-    unmet_terms: list[Term] = field(default_factory=list)  # terms of the glossary that `text` lacks
+    # the other n-best translations, best first
+    alternatives: list["Translation"] = field(default_factory=list)
+    unmet_terms: list[Term] = field(default_factory=list)  # glossary terms that `text` lacks
 
     def __str__(self) -> str:
         return self.text
@@ -59,7 +60,7 @@ class Translation:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the source has text, but the translation has none."""
+        """Whether the translation is empty although the source has text."""
         return self.parts > 0 and not self.text.strip()
 
 
@@ -77,9 +78,10 @@ EMPTY = Translation("", 0.0, 0.0, [], 0)
 
 
 def length_penalty(n_tokens: float, alpha: float) -> float:
-    """Returns the divisor for a log-probability, so that short hypotheses are not preferred.
+    """Returns the length penalty, by which a hypothesis's log-probability is divided.
 
-    Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha, where n counts EOS but not BOS.
+    Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha, where n is the length in tokens, including EOS
+    but not BOS.
     """
     try:
         return float(((5 + n_tokens) / 6) ** alpha)
@@ -90,8 +92,9 @@ def length_penalty(n_tokens: float, alpha: float) -> float:
 def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
     """Joins the n-best lists of consecutive parts into one n-best list.
 
-    The n-th entry joins the n-th best translations of all parts; a part with a shorter list repeats
-    its last entry. Scores and log-probabilities are summed, so the joined list is also sorted.
+    The n-th entry joins the n-th best translations of all parts. If the list of a part is shorter,
+    its last entry is repeated. Scores and log-probabilities are summed, so the joined list is also
+    sorted by score.
     """
     parts = [part for part in parts if part[0].parts]
     if len(parts) <= 1:
@@ -103,7 +106,7 @@ def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
 
 
 def different(translations: Sequence[Translation]) -> list[Translation]:
-    """Removes translations whose text equals that of an earlier one."""
+    """Removes each translation that has the same text as an earlier translation."""
     first: dict[str, Translation] = {}
     for each in translations:
         first.setdefault(each.text, each)
@@ -127,7 +130,7 @@ def _joined(parts: list[Translation]) -> Translation:
 
 
 def _joined_texts(texts: list[str]) -> str:
-    """Joins texts with spaces, but without a space next to a Chinese or Japanese character."""
+    """Joins texts with spaces, except next to Chinese or Japanese characters."""
     gaps = [
         "" if re.match(UNSPACED, before[-1]) or re.match(UNSPACED, after) else " "
         for before, after in pairwise(texts)
@@ -136,19 +139,19 @@ def _joined_texts(texts: list[str]) -> str:
 
 
 def _joined_attention(parts: list[Translation]) -> list[Attention] | None:
-    """Returns the attention of all parts, or None if a part has none."""
+    """Returns the attention weights of all parts, or None if a part lacks them."""
     each = [part.attention for part in parts if part.attention is not None]
     return list(chain(*each)) if len(each) == len(parts) else None
 
 
 def _joined_links(parts: list[Translation], text: str) -> Links | None:
-    """Joins the links of all parts; returns None if a part has no links.
+    """Joins the word links of all parts; returns None if a part lacks links.
 
     Target words are numbered within the whole text.
     """
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     joined: Links = []
-    before = 0  # non-space characters
+    before = 0  # number of non-space characters in the earlier parts
     for part in parts:
         if part.alignment is None:
             return None
