@@ -1,4 +1,4 @@
-"""Splits texts that exceed the model's maximum length: after sentences, at spaces or anywhere."""
+"""Splits texts that exceed the maximum length, at sentence ends, at spaces or between tokens."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,16 +10,16 @@ _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s
 
 
 def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
-    """Returns `texts` as a list, after checking that its items are texts.
+    """Returns `texts` as a list, after checking that all items are strings.
 
     Args:
-        name: the parameter's name for the error message.
-        others: other types that the parameter may have, for the error message, such as "a string
-            or ".
+        name: name of the parameter, for the error message.
+        others: other types that the parameter may have, for the error message, for example
+            "a string or ".
 
     Raises:
-        ArgumentError: `texts` is a single text, a set, a mapping or not iterable, or an item is not
-            a text.
+        ArgumentError: `texts` is a single string, a set, a mapping or not iterable, or an item is
+            not a string.
     """
     try:
         is_other = isinstance(texts, str | bytes | set | frozenset | Mapping)
@@ -36,16 +36,16 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
 
 
 def refuse_no_text(text: str, name: str, which: str = "") -> None:
-    """Raises ArgumentError if `text` is not a str; the message begins with `which` and `name`."""
+    """Raises ArgumentError, with `which` and `name` in the message, if `text` is not a string."""
     if not isinstance(text, str):
         raise ArgumentError(f"{which}{{{name}}} must be a string, not {{}}.", type(text).__name__)
 
 
 class Cutter:
-    """Converts texts to token ids, in parts of limited length.
+    """Converts texts to token ids, and splits long texts into parts of limited length.
 
     Args:
-        max_part: maximum length of a part in tokens, without EOS.
+        max_part: maximum length of a part in tokens, excluding EOS.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_part: int):
@@ -57,7 +57,7 @@ class Cutter:
         return list(map(self._parts, texts, self.tokenizer.encode_batch(texts)))
 
     def _parts(self, text: str, ids: list[int]) -> list[list[int]]:
-        """Splits the ids of `text` if they exceed `max_part`."""
+        """Returns the ids of `text`, split into parts of at most `max_part` tokens."""
         if len(ids) <= self.max_part:
             return [ids] if ids else []
         tag, rest = self.tokenizer.split_tag(text)  # such as <2de>; every part needs it
@@ -102,15 +102,15 @@ class Cutter:
 
 
 def cut_once(text: str) -> list[str]:
-    """Splits a text into sentences, or a single sentence at the space nearest its middle."""
+    """Splits a text into sentences, or a single sentence at the space nearest to its middle."""
     texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
     return texts if len(texts) > 1 else _halves(text)
 
 
 def _halves(text: str) -> list[str]:
-    """Splits a text at the space nearest its middle, if it has spaces, and strips outer spaces.
+    """Strips a text and splits it at the space nearest to its middle, if there is a space.
 
-    "to be or not" -> ["to be", "or not"]
+    For example, "to be or not" -> ["to be", "or not"].
     """
     text = text.strip(" ")
     middle = len(text) // 2

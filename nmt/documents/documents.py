@@ -1,7 +1,7 @@
-"""Translates whole documents sentence by sentence and keeps their paragraphs.
+"""Translates whole documents sentence by sentence and preserves their paragraphs.
 
-Each line is one paragraph; indentation and blank lines are kept. If a text has line breaks within
-sentences, its lines must be joined first.
+Each line is one paragraph. Indentation and blank lines are preserved. If a document has line breaks
+within sentences, join its lines first.
 """
 
 import re
@@ -15,7 +15,7 @@ from nmt.documents.cutting import listed
 from nmt.documents.passages import Passage, Progress, Translates, later
 from nmt.errors import ArgumentError, count
 
-# white space except line ends, and byte order marks
+# byte order marks, and white space other than line ends
 _INDENTATION = re.compile(r"(?:[^\S\r\n\v\f\x1c-\x1e\x85\u2028\u2029]|\ufeff)*")
 
 
@@ -23,11 +23,11 @@ class Document:
     """Splits a document into sentences and joins their translations.
 
     Args:
-        language: language of the text, such as "de", which determines how it is split.
+        language: language of the text, such as "de", which determines how the text is split.
 
     Attributes:
-        paragraphs: the lines as passages. A line without a tag gets the tag at the start of the
-            document.
+        paragraphs: the lines as passages. The tag at the start of the document also applies to
+            lines without a tag.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str):
@@ -43,8 +43,8 @@ class Document:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of `sentences` into an n-best list for the document.
 
-        The translations have the same lines as the document. In their links, words are numbered
-        across all lines.
+        Each translation has one line per line of the document. In the links of a translation, words
+        are numbered across all lines.
         """
         rest, before, of_lines = iter(found), 0, []
         for line, paragraph in zip(self._lines, self.paragraphs, strict=True):
@@ -62,7 +62,7 @@ class Document:
 
 
 def indentation(line: str) -> str:
-    """Returns the white space before the first word, without byte order marks."""
+    """Returns the white space before the first word of a line, without byte order marks."""
     return _INDENTATION.match(line)[0].replace("\ufeff", "") if line.strip() else ""  # type: ignore[index]
 
 
@@ -80,8 +80,7 @@ def translate_documents(
         prefix: one prefix for all translations, or one per document.
 
     Raises:
-        ArgumentError: the numbers of prefixes and documents differ, or `Translator.n_best` raises
-            it.
+        ArgumentError: the numbers of prefixes and documents differ. See also `Translator.n_best`.
     """
     language = translator.config.data.source_language
     documents = [Document(text, translator.tokenizer, language) for text in texts]

@@ -1,4 +1,4 @@
-"""Detects suspicious translations, which repeat themselves or are far longer than their source.
+"""Detects suspicious translations: repetitive ones, and those far longer than their source.
 
 Models produce such translations for short, unusual or garbled input (hallucinations; Raunak et al.,
 2021). The checks are conservative: on 29,000 captions with human translations, in both directions,
@@ -16,21 +16,20 @@ _UNIT = re.compile(
     r"\uf900-\ufaff\U00020000-\U0003ffff]|[^\W_]"
     "[^\\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u312f\u31a0-\u31ff\u3400-\u9fff]*"
 )
-_STRETCHED = re.compile(r"([^\W\d_])\1{4}")  # Näääääche
+_STRETCHED = re.compile(r"([^\W\d_])\1{4}")  # for example "Näääääche"
 _LONGEST_LOOP = 16  # maximum length of a repeated sequence in words
-_CHARACTERS = 5_000  # repetitions are searched in the first characters only
+_CHARACTERS = 5_000  # number of characters, from the start, that are searched for repetitions
 _TIMES = 3  # a single word needs one more repetition: "no, no, no" is normal text
 
 
 def is_doubtful(source: str, translation: str) -> bool:
-    """Returns whether a translation repeats itself or is far too long for its source.
+    """Returns whether a translation is repetitive or far too long for its source.
 
-    A translation repeats itself in two cases: it has at least 3 repetitions and at least 2 more
-    than the source (see `repetitions`), or a letter occurs five times in a row in the translation
-    but not in the source. A translation is too long if (its length + 10) is more than 4 times (the
-    source's length + 10). Cleaning applies the same ratio to training pairs, but here lengths are
-    in UTF-8 bytes instead of characters, because a Chinese character carries more content than a
-    letter.
+    A translation is repetitive in two cases: it has at least 3 repetitions and at least 2 more than
+    the source (see `repetitions`), or a letter occurs five times in a row in the translation but
+    not in the source. A translation is too long if length + 10 > 4 * (source length + 10). Data
+    cleaning applies the same ratio to training pairs, but here lengths are in UTF-8 bytes instead
+    of characters, because a Chinese character carries more content than a letter.
     """
     long, short = (len(text.encode(errors="replace")) for text in (translation, source))
     if long + RATIO_MARGIN > MAX_RATIO * (short + RATIO_MARGIN):

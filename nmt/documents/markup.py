@@ -1,11 +1,11 @@
 """Translates the text of HTML and XML and keeps everything else unchanged.
 
-Each block (paragraph, cell, item, heading) is translated separately, sentence by sentence. Word
-alignment determines where inline tags are placed in the translation (see `nmt.documents.tags`). In
-XML, elements next to text are inline and all other elements are blocks. Entities are decoded; &, <
-and > are escaped in translations. Attributes, comments, CDATA and declarations are not translated,
-nor is the content of elements such as `code` and of elements with translate="no" or the class
-notranslate.
+Each block (for example a paragraph, table cell, list item or heading) is translated separately,
+sentence by sentence. Word alignment determines where inline tags are placed in the translation (see
+`nmt.documents.tags`). In XML, elements next to text are inline, and all other elements are blocks.
+Entities in the text are decoded, and the characters &, < and > are escaped in translations. The
+following are not translated: attributes, comments, CDATA sections, declarations, and the content of
+elements such as `code` and of elements with translate="no" or the class notranslate.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,10 @@ Form = Literal["html", "xml"]
 
 
 def _runs(tokens: list[Token]) -> list[list[Token]]:
-    """Splits tokens into runs; a tag without its partner in the run becomes a run by itself."""
+    """Splits tokens into lists to translate separately; each contains both tags of its elements.
+
+    A tag without a partner in its list becomes a list by itself.
+    """
     blocks: list[list[Token]] = [[]]
     for token in tokens:
         if token.is_inline:
@@ -49,10 +52,10 @@ def _runs(tokens: list[Token]) -> list[list[Token]]:
 
 
 def _partners(run: list[Token]) -> dict[int, int]:
-    """Maps the index of each tag to the index of its partner, if the partner is in the run."""
+    """Maps the index of each tag to the index of its partner, if its partner is in `run`."""
     partners: dict[int, int] = {}
     opened: list[int] = []
-    names: dict[str, int] = {}  # number of open elements per name
+    names: dict[str, int] = {}  # number of open elements with each name
     for at, token in enumerate(run):
         if token.kind == "open":
             opened.append(at)
@@ -68,14 +71,14 @@ def _partners(run: list[Token]) -> dict[int, int]:
 
 
 class _Unit:
-    """A run of text and tags that is translated separately.
+    """A sequence of text and tags that is translated separately.
 
     Attributes:
-        text: the text without tags, or "" if the run has no words.
+        text: the text without tags; "" if there are no words.
     """
 
     def __init__(self, run: list[Token], line: int):
-        self.line = line  # first line of the run in the source
+        self.line = line  # line number in the source at which the unit begins
         self.passage: Passage | None = None
         words = [at for at, token in enumerate(run) if words_of(token)]
         self.text = self.before = self.after = ""
@@ -95,12 +98,12 @@ class _Unit:
         self._read(_without_empty(run))
 
     def translation(self, found: Iterator[Translation]) -> Translation:
-        """Joins the translations of the unit's sentences, which are the next items of `found`."""
+        """Takes the translations of the unit's sentences from `found` and joins them."""
         assert self.passage
         return self.passage.joined([[next(found)] for _ in self.passage.sentences])[0]
 
     def written(self, found: Iterator[Translation]) -> str:
-        """Returns the run with its text translated."""
+        """Returns the markup of the unit with its text translated."""
         if not self.passage:
             return self.before
         best = self.translation(found)
@@ -108,7 +111,7 @@ class _Unit:
         return self.before + marked_up + self.after
 
     def _read(self, run: list[Token]) -> None:
-        """Sets the text and the elements."""
+        """Sets `text` and `root` from the tokens of the unit."""
         opened, texts, length = [self.root], list[str](), 0
         is_space = is_after_point = False  # both since the last word
         is_beside_space, unseen = False, list[Point]()  # is_beside_space: since the last token
@@ -146,7 +149,7 @@ class _Unit:
 
 
 def _give_space_to_text(points: list[Point]) -> None:
-    """Assigns the last space among the points between two words to the text, not to a point."""
+    """Assigns the last space of the points between two words to the text instead of a point."""
     for last in reversed(range(len(points))):
         if points[last].space_before:
             points[last].space_before = False
@@ -156,7 +159,7 @@ def _give_space_to_text(points: list[Point]) -> None:
 
 
 def _without_empty(run: list[Token]) -> list[Token]:
-    """Replaces each element without words by a single token."""
+    """Replaces each element without words with a single token."""
     partners = _partners(run)
     words = list(accumulate(bool(words_of(token)) for token in run))
     found, at = [], 0
@@ -172,13 +175,13 @@ def _without_empty(run: list[Token]) -> list[Token]:
 
 
 class Markup:
-    """Splits HTML or XML into sentences and writes the markup with their translations.
+    """Splits HTML or XML into sentences and returns the markup with their translations.
 
-    `translate_markup` is simpler to use; this class allows translating the sentences of several
-    documents in the same batch. The translations must include the alignment.
+    `translate_markup` is simpler to use. This class allows translating sentences of several
+    documents in the same batch. The sentences must be translated with `align`.
 
     Args:
-        language: language of the text, such as "de", which determines how it is split.
+        language: language of the text, such as "de", which determines how the text is split.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str, form: Form = "html"):
@@ -223,7 +226,7 @@ class Markup:
         ]
 
     def unmet_terms(self, found: Sequence[Translation]) -> list[tuple[int, Term]]:
-        """Returns the terms that translations lack, each with the first line of its passage."""
+        """Returns the glossary terms that translations lack, with the line numbers of passages."""
         rest = iter(found)
         return [
             (unit.line, term)
@@ -242,7 +245,7 @@ def translate_markup(
 ) -> list[str]:
     """Translates documents or fragments in HTML or XML.
 
-    Text without tags is translated line by line, as `Document` does.
+    Plain text without tags is translated line by line, as with `Document`.
 
     Raises:
         ArgumentError: see `Translator.n_best`.

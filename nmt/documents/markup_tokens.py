@@ -1,7 +1,7 @@
-"""Splits HTML and XML into tokens: text, tags, elements that are kept whole, and other markup.
+"""Splits HTML and XML into tokens: text, tags, elements that stay untranslated, and other markup.
 
-Invalid markup is treated as text, and markup that is incomplete at the end is kept. Scanning takes
-linear time, even for hostile input.
+Invalid markup is treated as text, and incomplete markup at the end is kept unchanged. Scanning
+takes linear time, even for hostile input.
 """
 
 import html
@@ -35,17 +35,17 @@ _LONG_NUMBER = re.compile("&#[0-9]{1000,}")  # never a valid character reference
 
 @dataclass
 class Token:
-    """A token of the source: text, a tag, or other markup."""
+    """A token of HTML or XML: text, a tag, or other markup."""
 
     kind: Kind
-    raw: str
-    name: str = ""
-    is_kept: bool = False  # not translated, with all its content
+    raw: str  # the original markup
+    name: str = ""  # of the element
+    is_kept: bool = False  # the element and all its content stay untranslated
     is_inline: bool = True  # False: separates sentences
 
 
-# Quantifiers ending in "+" are possessive: they never backtrack. The groups that they repeat are
-# atomic, (?>...), because Python before 3.11.5 matches other groups wrongly.
+# Possessive quantifiers ("*+", "++", "?+") never backtrack. The groups that they repeat are atomic,
+# (?>...), because Python before 3.11.5 matches repetitions of other groups incorrectly.
 _ATTRIBUTE = (
     r"""[^ \t\n\r\f/>][^ \t\n\r\f/>=]*+(?>[ \t\n\r\f]*+=[ \t\n\r\f]*+"""
     r"""(?:"[^"]*+"|'[^']*+'|[^ \t\n\r\f>"'][^ \t\n\r\f>]*+))?+"""
@@ -62,9 +62,9 @@ def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
 
     Args:
         letter: pattern of the first letter of a name.
-        others: pattern of comments, processing instructions and document types.
-        not_bogus: pattern of what follows "<!" in tokens other than bogus comments, which end at
-            the first ">".
+        others: pattern of comments, processing instructions and document type declarations.
+        not_bogus: more alternatives, such as "|DOCTYPE", for text after "<!" that does not begin a
+            bogus comment. A bogus comment ends at the first ">".
     """
     return re.compile(
         rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"
@@ -80,7 +80,7 @@ _PATTERNS = {
     True: _pattern(r"(?:[^\W\d]|:)", rf"<!--.*?-->|<\?.*?\?>|{_XML_DOCTYPE}", "|DOCTYPE"),
 }
 _ATTRIBUTES = re.compile(_ATTRIBUTE)
-# HTML elements whose content has no tags, with what their ends depend on
+# HTML elements whose content cannot contain tags, with patterns for finding their ends
 _ENDS = {
     "script": re.compile(r"<!--|-->|<(?P<slash>/?)script(?=[ \t\n\r\f/>])", re.IGNORECASE),
     "style": re.compile(r"</style(?=[ \t\n\r\f/>])", re.IGNORECASE),
@@ -89,7 +89,7 @@ _ENDS = {
 
 
 def _scanned(text: str, is_xml: bool) -> Iterator[Token]:
-    """Splits markup into tokens; their concatenation is the whole text."""
+    """Splits markup into tokens, whose `raw` strings concatenate to the whole text."""
     at = 0
     while found := _PATTERNS[is_xml].match(text, at):
         yield (token := _token(found, is_xml))
@@ -109,15 +109,15 @@ def _end_of_content(name: str, text: str, at: int) -> int:
 
 
 def _end_of_script(text: str, at: int) -> int:
-    """Returns the index of a script's end tag, by the "script data" states of the HTML standard.
+    """Returns the index of a script's end tag, following the HTML standard's "script data" states.
 
-    Between <!-- and -->, a <script> tag and its </script> tag belong to the content.
+    Between <!-- and -->, a <script> tag and its </script> tag are part of the content.
     """
     is_escaped = is_nested = False
     while found := _ENDS["script"].search(text, at):
         at = found.end()
         if found[0] == "<!--":
-            is_escaped, at = True, found.start() + 2  # its hyphens may be those of "-->"
+            is_escaped, at = True, found.start() + 2  # its hyphens may also begin "-->"
         elif found[0] == "-->":
             is_escaped = is_nested = False
         elif not found["slash"]:
@@ -144,7 +144,7 @@ def _token(found: re.Match[str], is_xml: bool) -> Token:
 
 
 def _is_kept(attributes: str) -> bool:
-    """Returns whether an element's attributes forbid translating it."""
+    """Returns whether an element's attributes forbid its translation."""
     given = {}
     for each in _ATTRIBUTES.findall(attributes):
         name, _, value = each.partition("=")
@@ -153,9 +153,9 @@ def _is_kept(attributes: str) -> bool:
 
 
 def tokens_of(text: str, is_xml: bool) -> list[Token]:
-    """Returns the tokens of markup, with each kept element as a single token."""
+    """Returns the tokens of markup; each untranslated element is a single token."""
     tokens = _without_kept([token for token in _scanned(text, is_xml) if token.raw])
-    if all(token.kind == "text" for token in tokens):  # plain text: splits it into lines
+    if all(token.kind == "text" for token in tokens):  # splits plain text into lines
         parts = re.split(r"(\n)", text)
         return [Token("text", each, is_inline=each != "\n") for each in parts if each]
     if is_xml:
@@ -165,14 +165,14 @@ def tokens_of(text: str, is_xml: bool) -> list[Token]:
 
 
 def _without_kept(tokens: list[Token]) -> list[Token]:
-    """Replaces each kept element by one token; an element that is not closed extends to the end."""
+    """Replaces each untranslated element with one token; unclosed elements extend to the end."""
     found, at = [], 0
     while at < len(tokens):
         begin, at = at, at + 1
         if not tokens[begin].is_kept:
             found.append(tokens[begin])
             continue
-        depth = 1  # nested elements of the same name
+        depth = 1  # number of open elements with the same name
         while depth and at < len(tokens):
             if tokens[at].name == tokens[begin].name:
                 depth += {"open": 1, "close": -1}.get(tokens[at].kind, 0)
@@ -189,7 +189,7 @@ def _without_kept(tokens: list[Token]) -> list[Token]:
 
 
 def _without_entities(token: Token) -> list[Token]:
-    """Splits text at the entities that the document itself declares, to keep them unchanged."""
+    """Splits text at entities that XML does not predefine, which are kept unchanged."""
     if token.kind != "text":
         return [token]
     parts = enumerate(_ENTITY.split(token.raw))
@@ -197,7 +197,7 @@ def _without_entities(token: Token) -> list[Token]:
 
 
 def _find_inline(tokens: list[Token]) -> None:
-    """Sets `is_inline` of XML's tags: True for tags next to text."""
+    """Sets `is_inline` of XML tags, which is True if the parent element also contains text."""
     has_text, children = [False], [list[Token]()]
     for token in tokens:
         if token.kind == "close" and len(children) > 1:
@@ -219,7 +219,7 @@ def _set_inline(tokens: list[Token], is_inline: bool) -> None:
 
 
 def words_of(token: Token) -> str:
-    """Returns the normalized text of a token with decoded entities, or "" if it has no words."""
+    """Returns a token's normalized text with decoded entities, or "" for a token without words."""
     return normalize(unescaped(token.raw)) if token.kind == "text" else ""
 
 
@@ -229,5 +229,5 @@ def unescaped(raw: str) -> str:
 
 
 def raw_of(run: list[Token]) -> str:
-    """Returns the source of the tokens."""
+    """Returns the original markup of the tokens."""
     return "".join(token.raw for token in run)

@@ -33,16 +33,17 @@ class Translates(Protocol):
 class Passage:
     """A line, a paragraph, or a part of a long line.
 
-    A multilingual model needs a tag for the target language, such as <2de>. Each sentence gets the
-    tag at the start of the text.
+    For a multilingual model, the text begins with a tag for the target language, such as <2de>. The
+    tag is copied to the start of every sentence.
 
     Args:
-        tag: the tag to use if the text does not begin with a tag.
-        language: language of the text, which determines how it is split, or None to keep it whole.
+        tag: the tag to use if the text does not begin with a tag; "": none.
+        language: language of the text, which determines how the text is split into sentences.
+            None: the text is a single sentence.
 
     Attributes:
-        sentences: the sentences, each with the tag.
-        tag: the tag of the sentences.
+        sentences: the sentences, each beginning with the tag.
+        tag: the tag at the start of every sentence; "" if there is none.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, tag: str = "", language: str | None = None):
@@ -61,7 +62,7 @@ class Passage:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of the sentences into an n-best list, best first.
 
-        In their links, words are numbered within the whole text and the whole translation.
+        In the joined links, words are numbered within the whole text and the whole translation.
         """
         before, parts = self._own_words, []
         for sentence, translations in zip(self._sentences, found, strict=True):
@@ -70,7 +71,10 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """Renumbers a sentence's links; `before`: number of words before it, without the tag."""
+        """Renumbers the source words in a sentence's links to their numbers in the text.
+
+        `before`: number of words of the text before the sentence.
+        """
         links = [
             (source if source < self._tag_words else source - self._tag_words + before, target)
             for source, target in found.alignment or []
@@ -80,14 +84,14 @@ class Passage:
 
 
 def later(found: Translation, words: int) -> Translation:
-    """Returns a translation whose links are shifted by `words` source words."""
+    """Returns the translation with the source words of its links shifted by `words`."""
     if found.alignment is None:
         return found
     return replace(found, alignment=[(source + words, to) for source, to in found.alignment])
 
 
 def words_before(text: str) -> int:
-    """Counts the complete words in the first part of a text; its last word may be incomplete."""
+    """Returns the number of words in `text` that are followed by white space."""
     return len(f"{text}.".split()) - 1
 
 
@@ -99,11 +103,14 @@ def translate_passages(
     prefixes: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> list[list[list[Translation]]]:
-    """Translates the sentences of all passages together; returns their n-best lists by passage.
+    """Translates the sentences of all passages together.
 
     Args:
-        prefixes: one prefix per passage, which applies to the passage's first sentence.
+        prefixes: one prefix per passage, for the first sentence of the passage; None: no prefixes.
         progress: see `Translator.n_best`.
+
+    Returns:
+        For each passage, the n-best list of each sentence.
     """
     sentences = [sentence for passage in passages for sentence in passage.sentences]
     forced: str | list[str] = ""

@@ -4,8 +4,8 @@ A sentence ends after `.`, `!`, `?` or an ellipsis and any closing quotes or bra
 space follows and the next character is not a lower-case letter, comma, semicolon, colon or dash. A
 full stop does not end a sentence in three cases: after single letters (as in "U.S." and "e.g."),
 after common abbreviations, and after a number of one or two digits in languages that write ordinals
-with a full stop. Chinese and Japanese stops need no white space after them. In doubtful cases the
-text is not split, because half a sentence is harder to translate than two sentences together.
+with a full stop. Chinese and Japanese full stops need no white space after them. In doubtful cases,
+the text is not split, because half a sentence is harder to translate than two sentences together.
 """
 
 import re
@@ -28,21 +28,21 @@ _ABBREVIATIONS = (
     # French, Spanish, Italian
     "mm mme mmes mlle env éd chap sr sra srta dña ud uds sig sigg dott ecc"
 )
-# Languages in which "3." is "the third"
+# Languages in which "3." means "third"
 _ORDINALS = {
     "bs", "cs", "da", "de", "et", "fi", "fo", "hr", "hu", "is", "lb", "lv", "mk", "nb", "nn", "no",
     "pl", "sk", "sl", "sr", "tr",
 }  # fmt: skip
-_INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # J, e.g, U.S
+_INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # for example "J", "e.g" or "U.S"
 _ABBREVIATION = re.compile(_ABBREVIATIONS.replace(" ", "|"), re.IGNORECASE)
 _SHORT_NUMBER = re.compile(r"\d{1,2}$")
 
 
 def split_sentences(text: str, language: str = "") -> list[str]:
-    """Splits a text into sentences, which keep the white space after them.
+    """Splits a text into sentences, each with the white space that follows it.
 
     Args:
-        language: language of the text, such as "de"; decides whether "3." may be an ordinal.
+        language: language of the text, such as "de", which decides whether "3." may be an ordinal.
 
     >>> split_sentences("Dr. Smith reads. He reads a lot.")
     ['Dr. Smith reads. ', 'He reads a lot.']
@@ -56,7 +56,7 @@ def split_sentences(text: str, language: str = "") -> list[str]:
 
 
 def _is_end(text: str, begin: int, end: re.Match[str], language: str) -> bool:
-    """Returns whether a sentence that begins at `begin` ends with the match `end`."""
+    """Returns whether the sentence that begins at `begin` ends at the match `end`."""
     following = text[end.end()]
     if following.islower():
         return False

@@ -1,11 +1,11 @@
-"""Places the tags of a text in its translation by word alignment.
+"""Places the tags of a source text in its translation by word alignment.
 
-Each word of the translation is linked to one word of the source. An element is placed around the
-longest run of target words that are linked to the element's source words. If there are no such
-words, the element is placed around the free target word nearest to its relative position. Siblings
-never share a word, and children stay within their parent. If no word is left for an element, or if
-it is nested too deeply, it is placed around the whole translation. As a result, every tag occurs
-exactly once and the nesting stays valid.
+Each word of the translation is aligned with one word of the source. An element is placed around the
+longest sequence of target words that are aligned with the element's source words. If there are no
+such words, the element is placed around the free target word nearest to the element's relative
+position in the source. Siblings never share a word, and children stay within their parent. If no
+word is left for an element, or if the element is nested too deeply, the element is placed around
+the whole translation. As a result, every tag occurs exactly once, and the nesting stays valid.
 """
 
 import html
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from nmt.decoding.translation import Links
 
 _WORD = re.compile(r"\S+")
-_PUNCTUATION = re.compile(r"[^\w\s]{1,16}")  # longer runs do not end a word
+_PUNCTUATION = re.compile(r"[^\w\s]{1,16}")  # longer sequences do not end a word
 _LETTER = re.compile(r"\w")
 _OPENING = re.compile(r"^[^\w\s]+(?=\w)")
 _CLOSING = re.compile(r"(?<=\w)[^\w\s]{1,16}$")
-_DEEPEST = 32  # maximum nesting; each level searches all its words
+_DEEPEST = 32  # maximum nesting depth, because each level searches all words of its elements
 
 
 @dataclass
@@ -29,27 +29,27 @@ class Point:
     """A part of the markup that has no words, such as an image, a comment or an empty element."""
 
     raw: str
-    at: int  # index in the text
+    at: int  # index in the source text
     space_before: bool = False
     space_after: bool = False  # only for a point at the beginning of the text
-    is_after_space: bool = False  # follows the text's space before the next word
+    is_after_space: bool = False  # the text's space before the next word comes before the point
 
     def written(self, is_first: bool) -> str:
-        """Returns the markup with its space, which comes after the markup if `is_first` is true."""
+        """Returns the markup and its space, which comes after the markup if `is_first` is true."""
         space = " " if self.space_before or (is_first and self.space_after) else ""
         return self.raw + space if is_first else space + self.raw
 
 
 @dataclass
 class Element:
-    """A pair of tags and its content. The root element has no tags and contains the whole text."""
+    """A pair of tags and their content. The root has no tags and contains the whole text."""
 
     open: str
-    begin: int  # index in the text
+    begin: int  # index in the source text
     end: int = 0
     close: str = ""
     children: list["Element | Point"] = field(default_factory=list)  # in the order of the text
-    # half-open range of words in the translation; set by `place`
+    # half-open range of word numbers in the translation; set by `place`
     words: tuple[int, int] = (0, 0)
 
     @property
@@ -63,7 +63,7 @@ def place(root: Element, source: str, translation: str, links: Links) -> str:
 
     Args:
         root: the elements and points of `source`; modified in place.
-        links: word links (see `nmt.decoding.alignment`).
+        links: the word alignment (see `nmt.decoding.alignment`).
     """
     return _Placing(root, source, translation, links).markup()
 
@@ -86,7 +86,7 @@ class _Text:
 class _Placing:
     def __init__(self, root: Element, source: str, translation: str, links: Links):
         self.root, self.source, self.target = root, _Text(source), _Text(translation)
-        self.linked: dict[int, list[int]] = {}  # source word -> target words
+        self.linked: dict[int, list[int]] = {}  # source word -> aligned target words
         for word, to in sorted(set(links)):
             self.linked.setdefault(word, []).append(to)
         self.n = len(self.target.begins)
@@ -106,14 +106,14 @@ class _Placing:
         return opened + "".join(self._written()) + closed
 
     def _give_words(self, parent: Element) -> list[Element]:
-        """Assigns the parent's words to its children; returns the children that got no word."""
+        """Assigns words of the parent to its children; returns the children that got no word."""
         begin, end = parent.words
         elements = parent.elements
         if len(elements) == 1 and self._words_of(elements[0]) == self._words_of(parent):
             elements[0].words = begin, end
             elements = elements if begin == end else []  # all words are assigned
         free = bytearray(b"\1" * (end - begin))
-        runs: dict[range, list[range]] = {}  # shared by children in one word, as in Chinese
+        runs: dict[range, list[range]] = {}  # shared by children in the same word
         waiting = []
         for child in elements:
             words = self._words_of(child)
@@ -139,13 +139,13 @@ class _Placing:
         return self.source.words(element.begin, element.end)
 
     def _runs(self, words: range, free: bytearray, begin: int) -> list[range]:
-        """Returns runs of free target words linked to `words`, the longest last.
+        """Returns ranges of free target words that are aligned with `words`, the longest last.
 
-        Runs of equal length are sorted in reverse text order.
+        Ranges of equal length are in reverse text order.
 
         Args:
-            words: source words.
-            free: 1 for each free target word and 0 for the others, starting with word `begin`.
+            words: numbers of source words.
+            free: 1 for each free target word and 0 for each other word, starting at word `begin`.
         """
         linked = sorted(to for word in words for to in self._linked(word, begin, begin + len(free)))
         runs = list[range]()
@@ -159,12 +159,12 @@ class _Placing:
         return sorted(runs, key=lambda run: (len(run), -run.start))
 
     def _linked(self, word: int, begin: int, end: int) -> list[int]:
-        """Returns the target words in the given range that are linked to a source word."""
+        """Returns the target words in the given range that are aligned with source word `word`."""
         linked = self.linked.get(word, [])
         return linked[bisect_left(linked, begin) : bisect_left(linked, end)]
 
     def _nearest(self, child: Element, parent: Element, free: bytearray) -> int | None:
-        """Returns the free word nearest to the child's relative position in `parent`, or None."""
+        """Returns the free word nearest to the child's relative position in its parent, or None."""
         share = (child.begin + child.end - 2 * parent.begin) / 2 / max(parent.end - parent.begin, 1)
         wanted = min(int(share * len(free)), len(free) - 1)
         before, after = free.rfind(1, 0, max(wanted, 0) + 1), free.find(1, max(wanted, 0))
@@ -172,7 +172,7 @@ class _Placing:
         return min(found, key=lambda at: abs(at - wanted)) if found else None
 
     def _put_around(self, parent: Element, unplaced: list[Element]) -> None:
-        """Moves elements without words, and the elements in them, around the whole translation."""
+        """Moves elements that got no word, with their descendants, around the whole translation."""
         taken = {id(each) for each in unplaced}
         waiting, kept = parent.children[::-1], list[Element | Point]()
         while waiting:
@@ -210,7 +210,7 @@ class _Placing:
     def _in_order(
         self, parent: Element, begin: int, end: int
     ) -> list[tuple[int, int, Element | Point]]:
-        """Returns the children and their character ranges, in the order of the translation."""
+        """Returns the character range of each child and the child, in the translation's order."""
         found: list[tuple[int, int, Element | Point]] = []
         first, after = self.source.words(parent.begin, parent.end).start, begin
         for child in parent.children:
@@ -227,14 +227,15 @@ class _Placing:
         return sorted(found, key=lambda each: each[0])
 
     def _end_of_linked(self, word: int, parent: Element) -> int:
-        """Returns the end of the parent's last word that is linked to a source word, or 0."""
+        """Returns the end of the last word of `parent` aligned with source word `word`, or 0."""
         inside = self._linked(word, *parent.words)
         return self.target.ends[inside[-1]] if inside else 0
 
     def _characters(self, element: Element) -> tuple[int, int]:
         """Returns the character range of an element's words.
 
-        Excludes punctuation at the range's edges that is outside the element in the source.
+        If punctuation next to the element is outside the element in the source, the range excludes
+        it.
         """
         first, stop = element.words
         begin, end = self.target.begins[first], self.target.ends[stop - 1]
@@ -246,7 +247,10 @@ class _Placing:
         return begin, end
 
     def _touches(self, at: int, *, before: bool) -> bool:
-        """Returns whether the index is between a source word and its punctuation."""
+        """Returns whether index `at` is between a source word and its punctuation.
+
+        `before`: whether the punctuation comes before the index, not after it.
+        """
         words = self.source.words(at - 1, at + 1)
         if not words:
             return False
@@ -258,9 +262,9 @@ class _Placing:
         """Returns the character index at which a point is placed in the translation.
 
         Args:
-            after: end of the target word that is linked to the last linked source word before the
-                point; the beginning of the parent if there is no such word.
-            end: end of the parent.
+            after: index in the translation where the words before the point end, according to the
+                alignment. If none of these words is aligned, the beginning of the parent.
+            end: end of the parent in the translation.
         """
         letters = self.source.letters
         if bisect_left(letters, point.at) == bisect_left(letters, parent.end):
@@ -270,7 +274,7 @@ class _Placing:
         return self._before_punctuation(after) if is_inside else after
 
     def _before_punctuation(self, end: int) -> int:
-        """Returns the start of the closing punctuation in the word that ends at `end`."""
+        """Returns the start of the punctuation at the end of the word that ends at `end`."""
         if not self.n:
             return end
         word = bisect_left(self.target.ends, end)
