@@ -1,6 +1,6 @@
-"""The Translator: splits long texts, forms batches, searches and restores the texts' order.
+"""Defines Translator, which splits long texts, searches for translations, and joins the results.
 
-This module imports torch only for models in PyTorch, so that exported models work without it.
+This module imports torch only for models in PyTorch, so that exported models work without torch.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class Translator:
     cannot share a Translator, because it cannot be pickled, copied or used in a forked process.
 
     Args:
-        engine: searches with the model, in PyTorch or in CTranslate2.
+        engine: the search with the model, in PyTorch or in CTranslate2.
         config: the model's configuration. `data.max_length` limits the length of a source, and
             `decoding` provides the default options.
 
     Attributes:
         directory: the directory of the first model; None if the model was not loaded from a
             directory.
-        sha256: hash of the first model's files; "" if the model was not loaded from files.
+        sha256: SHA-256 of the first model's files; "" if the model was not loaded from files.
     """
 
     directory: Path | None = None
@@ -77,12 +77,12 @@ class Translator:
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config):
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
-        # maximum tokens per part, EOS excluded; no source in training was longer
+        # maximum number of tokens per part, excluding EOS; training sources were not longer
         self.max_part = min(config.data.max_length, engine.max_tokens or sys.maxsize) - 1
         self._cutter = Cutter(tokenizer, self.max_part)
         self._text = partial(_text, tokenizer)
         # Concurrent searches would compete for cores and, on a GPU, for the same buffers. The lock
-        # is reentrant because `progress` may translate.
+        # is reentrant because `progress` may call this Translator.
         self._one_at_a_time = threading.RLock()
         self._pid = os.getpid()
 
@@ -96,12 +96,12 @@ class Translator:
         others: Sequence[Transformer] = (),
         shortlist: Shortlist | None = None,
     ) -> Self:
-        """Returns the translator of a model, or of an ensemble.
+        """Creates a Translator for a model or an ensemble.
 
         Args:
-            transformer: in evaluation mode.
-            target_symbols: the symbols of the vocabulary that may be generated; no other symbol is.
-            others: further models of an ensemble, with the same vocabulary.
+            transformer: the model, in evaluation mode.
+            target_symbols: the only symbols of the vocabulary that may be generated.
+            others: the other models of an ensemble, with the same vocabulary.
             shortlist: selects the tokens that may be generated; None: all tokens.
         """
         from nmt.decoding.batched_search import BatchedSearch  # imports torch
@@ -110,7 +110,7 @@ class Translator:
         search = BatchedSearch(
             [transformer, *others],
             config.decoding,
-            # not a method: a reference cycle would keep GPU memory until garbage collection
+            # a method would form a reference cycle and keep GPU memory until garbage collection
             partial(_text, tokenizer),
             untrained=[i for symbol, i in symbols if symbol not in target_symbols],
             shortlist=shortlist,
@@ -121,7 +121,7 @@ class Translator:
     def __getstate__(self) -> NoReturn:
         raise ArgumentError(
             "A Translator cannot be pickled or copied. Use Translator.load in each process; "
-            "threads may share one."
+            "threads may share a Translator."
         )
 
     @contextmanager
@@ -182,21 +182,21 @@ class Translator:
 
         Args:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
-            precision: precision of matrix products; int8 requires a CPU. None: fp32 on a CPU, bf16
-                on a GPU.
-            ensemble: further models, whose probabilities are averaged with those of the first
-                model.
-            shortlist: compute only the logits of likely tokens, which can be faster on a CPU.
-                Likely tokens are the most frequent tokens of the vocabulary and the most likely
-                translations of the tokens in a batch, which the first model's shortlist lists. A
-                translation may then depend on the other sentences of its batch, and
+            precision: precision of matrix multiplications; int8 requires a CPU. None: fp32 on a
+                CPU, bf16 on a GPU.
+            ensemble: the other models of an ensemble, whose probabilities are averaged with those
+                of the first model.
+            shortlist: compute only the logits of likely tokens, which can be faster on a CPU. The
+                first model's shortlist gives the likely tokens: the most frequent tokens of the
+                vocabulary, and the most likely translations of each source token in the batch. A
+                translation may then depend on the other sentences in the batch, and
                 log-probabilities are normalized over the shortlist.
             note: called with each user-facing message.
 
         Raises:
             NoModelError: there is no usable model.
             ArgumentError: the device does not exist or does not support `precision`, the
-                vocabularies of an ensemble differ, `shortlist` is not possible, or an exported
+                vocabularies of an ensemble differ, `shortlist` is not supported, or an exported
                 model does not support an argument.
         """
         if isinstance(ensemble, str | Path):
@@ -270,8 +270,10 @@ class Translator:
         translator.translate("The man reads.", n_best=3).alternatives -> the other two
 
         Args:
+            text: one text, or a list of texts.
             document: keep the lines of each text, and translate each line sentence by sentence;
                 see `nmt.documents.documents`.
+            prefix, progress: see `n_best`.
             settings: fields of `SearchOptions`; they override the fields of `options`.
         """
         options = SearchOptions.of(options, settings)
@@ -292,20 +294,20 @@ class Translator:
         window: int = 2048,
         **settings: Unpack[SearchSettings],
     ) -> Iterator[Translation]:
-        """Returns an iterator over the translations of `texts`, in order; its memory is bounded.
+        """Returns an iterator over the translations of `texts`, in order and in bounded memory.
 
         for found in translator.stream(open("news.en")): print(found.text)
 
         Args:
-            texts: read lazily; a line end at the end of a text is ignored.
+            texts: an iterable, which is read lazily. A line end at the end of a text is ignored.
             prefix: prefix of every translation.
             window: maximum number of texts that are read, sorted by length and translated together.
                 A smaller window lowers both latency and throughput.
             settings: see `translate`.
 
         Raises:
-            ArgumentError: `texts` is a single text, `prefix` is not one text, or `window` is not a
-                positive integer. `n_best` lists further reasons.
+            ArgumentError: `texts` is a single string, `prefix` is not a string, or `window` is not
+                a positive integer. See also `n_best`.
         """
         options = SearchOptions.of(options, settings)
         self.beam(options)
@@ -315,7 +317,7 @@ class Translator:
                 "one text."
             )
         if not isinstance(prefix, str):
-            raise ArgumentError("{prefix} must be one string; it applies to all translations.")
+            raise ArgumentError("{prefix} must be a single string, used for all translations.")
         if not isinstance(window, Integral) or window < 1:
             raise ArgumentError("{window} must be a positive integer, not {}.", window)
         return (
@@ -332,13 +334,13 @@ class Translator:
         prefix: str | Sequence[str] = "",
         progress: Progress | None = None,
     ) -> list[list[Translation]]:
-        """Returns translations of each sentence, best score first, all with different texts.
+        """Returns up to `n_best` translations of each sentence, with different texts, best first.
 
         The translation of a source with k tokens, not counting EOS, has at most
         k + decoding.max_extra_length tokens, including EOS. The translation of a sentence without
         text is `EMPTY`.
 
-        A text longer than `data.max_length` is split at ends of sentences if possible, otherwise at
+        A text longer than `data.max_length` is split at sentence ends if possible, otherwise at
         spaces, otherwise between tokens. Symbols at the start of the text are repeated at the start
         of each part. The n-th best translation of the text joins the n-th best translations of its
         parts.
@@ -349,13 +351,13 @@ class Translator:
 
         Args:
             sentences: plain text; normalized in the same way as the training data.
-            options: `batch_tokens` limits the size of a batch: the number of tokens of its sources,
-                with padding, plus those of `beam` translations of maximum length for each source. A
-                batch has at least one sentence.
+            options: `batch_tokens` limits the size of a batch, which is the number of source
+                tokens, including padding, plus the number of tokens in `beam` translations of
+                maximum length per source. A batch has at least one sentence.
             prefix: one prefix for all translations, or one per sentence; "": no prefix. The length,
                 score and log-probability of a translation include the prefix. If a text is split,
                 the prefix applies to its first part.
-            progress: called after each batch with the number of its parts.
+            progress: called after each batch with the number of parts in the batch.
 
         Returns:
             From 1 to `n_best` translations for each sentence.
@@ -409,10 +411,10 @@ class Translator:
         glossary: Glossary,
         options: SearchOptions,
     ) -> None:
-        """Searches again for parts whose best translation lacks a required term.
+        """Searches again, with the required terms, for parts whose best translation lacks a term.
 
-        All other parts keep their best translation. Then removes translations that contain fewer of
-        the required terms than the best translation of the same part.
+        All other parts keep their best translation. Then removes translations that contain fewer
+        required terms than the best translation of the same part.
         """
         required = [glossary.required(self._text(part.tokens)) for part in parts]
         lacking = [i for i, some in enumerate(found) if unmet(required[i], some[0].text)]
@@ -431,7 +433,7 @@ class Translator:
             some[1:] = [each for each in some[1:] if len(unmet(terms, each.text)) <= best]
 
     def _terms(self, part: SearchInput, phrases: list[list[int]]) -> Terms:
-        """Returns, as token ids, the terms that fit into the maximum length of the translation."""
+        """Returns the terms that fit into the maximum length of the part's translation."""
         phrases = sorted(phrases, key=len)
         while sum(map(len, phrases)) >= self.search.limit(part) - len(part.prefix):
             phrases.pop()
@@ -470,7 +472,7 @@ class Translator:
         ]
 
     @overload
-    def score(  # type: ignore[overload-overlap]  # as of `translate`
+    def score(  # type: ignore[overload-overlap]  # as in `translate`
         self, sources: str, targets: str
     ) -> ScoredTranslation: ...
 
@@ -480,12 +482,12 @@ class Translator:
     def score(
         self, sources: str | Sequence[str], targets: str | Sequence[str]
     ) -> ScoredTranslation | list[ScoredTranslation]:
-        """Scores a given translation, or a list with one translation per source.
+        """Computes the log-probabilities of a translation, or of one translation per source.
 
         translator.score("The man reads.", "Der Mann liest.").log_probability -> -0.2
 
         Raises:
-            ArgumentError, InputError, NoModelError: see `score_translations`.
+            ArgumentError, NoModelError: see `score_translations`.
         """
         is_one = isinstance(sources, str) and isinstance(targets, str)
         if isinstance(sources, str) != isinstance(targets, str):
@@ -508,13 +510,13 @@ class Translator:
         return scored[0] if is_one else scored
 
     def beam(self, options: SearchOptions) -> int:
-        """Returns the beam width; raises ArgumentError if `n_best` exceeds the width."""
+        """Returns the beam width; raises ArgumentError if `n_best` exceeds the beam width."""
         return options.width(self.config.decoding.beam)
 
     def _translations(
         self, hypotheses: list[Hypothesis], options: SearchOptions
     ) -> list[Translation]:
-        """Converts a part's hypotheses to translations; with `mbr`, scores and sorts them."""
+        """Converts a part's hypotheses to translations; with `mbr`, rescores and sorts them."""
         translations = [
             Translation(
                 self._text(h.tokens), h.score, h.log_probability, h.tokens, 1,
@@ -537,9 +539,10 @@ class Translator:
         found: list[list[list[Translation]]],
         options: SearchOptions,
     ) -> None:
-        """Adds links or attention to the translations of all parts.
+        """Adds word links or attention to the translations of all parts.
 
-        In links, source words are numbered within the whole text, and target words within the part.
+        In the links, source words are numbered within the whole text, and target words within the
+        translation of the part.
         """
         places, pairs, words = [], [], []
         for sentence, line, parts in zip(sentences, lines, found, strict=True):
@@ -576,7 +579,7 @@ def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
 
 
 def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """Yields lists of up to `most` texts; ends a list early if it has `_WINDOW_CHARACTERS`."""
+    """Yields lists of up to `most` texts; a list ends early at `_WINDOW_CHARACTERS` characters."""
     window: list[str] = []
     characters = 0
     try:
@@ -587,7 +590,7 @@ def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
             if len(window) == most or characters >= _WINDOW_CHARACTERS:
                 yield window
                 window, characters = [], 0
-    except Exception:  # raised by `texts`; the texts before it are translated first
+    except Exception:  # raised by `texts`; the earlier texts are translated first
         if window:
             yield window
         raise

@@ -173,7 +173,7 @@ def test_wrong_arguments_of_a_stream_are_told_at_once(translator: Translator):
         "texts must be an iterable": lambda: translator.stream("The dog sees a cat."),
         "window .*not 0": lambda: translator.stream([], window=0),
         "window .*not 1.5": lambda: translator.stream([], window=1.5),  # type: ignore[arg-type]
-        "prefix must be one string": lambda: translator.stream([], prefix=["Der"]),  # type: ignore[arg-type]
+        "prefix must be a single string": lambda: translator.stream([], prefix=["Der"]),  # type: ignore[arg-type]
         "n_best 9 exceeds beam 3": lambda: translator.stream([], n_best=9),
     }.items():
         with pytest.raises(ArgumentError, match=problem):

@@ -16,13 +16,13 @@ from nmt.storage.opening import compressed, opened
 
 @contextlib.contextmanager
 def opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Opens a file, or standard input; only files that are not pipes are decompressed here."""
+    """Opens a file, or standard input if `path` is None; decompresses files other than pipes."""
     if path is None:
         if sys.stdin is None:
             raise ArgumentError("Standard input is closed. Specify a file with {input}.")
         yield sys.stdin.buffer
     elif is_stream(Path(path)) and not Path(path).is_dir():
-        # LineReader decompresses it as it comes
+        # LineReader decompresses the data of a pipe as it arrives
         with Path(path).open("rb") as file:
             yield file
     else:
@@ -31,7 +31,7 @@ def opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def input_file(path: str | Path | None) -> str | Path | int | None:
-    """Returns the input if it is a file: its path, or the descriptor of standard input."""
+    """Returns the path or the descriptor of the input file, or None if the input is not a file."""
     if path is not None:
         return path if Path(path).is_file() else None
     with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or not a file
@@ -43,12 +43,12 @@ def input_file(path: str | Path | None) -> str | Path | int | None:
 def check_output(
     path: Path, name: str = "output", read: Iterable[tuple[str, str | Path | int | None]] = ()
 ) -> None:
-    """Raises ArgumentError if an output file cannot have the given path.
+    """Raises ArgumentError if `path` cannot be used for an output file.
 
     Args:
-        name: the parameter from which the path comes.
-        read: the names of other parameters, each with the path or descriptor of its file, which
-            must not be overwritten.
+        name: the parameter that specifies the path.
+        read: pairs of another parameter's name and the path or descriptor of its file, which must
+            not be overwritten.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -83,7 +83,7 @@ def _are_same(file: str | Path | int, path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Opens standard output, or a file that appears when the block ends without an exception.
+    """Opens standard output, or a file that is created when the block ends without an exception.
 
     The file is compressed if its name ends in .gz, .bz2 or .xz.
     """
@@ -95,7 +95,7 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
         return
     path = Path(path)
     check_output(path)
-    whole = Path(os.path.realpath(path))  # writes the target of a symbolic link
+    whole = Path(os.path.realpath(path))  # a symbolic link stays, and its target is replaced
     with (
         naming(str(path)),
         contextlib.nullcontext(path) if is_stream(path) else new_file(whole) as place,
@@ -106,5 +106,5 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def is_stream(path: Path) -> bool:
-    """Returns whether a path is a device or pipe, which is opened directly, not replaced."""
+    """Returns whether a path is a device or pipe, to which output is written directly."""
     return path.exists() and not path.is_file()

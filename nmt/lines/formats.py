@@ -1,9 +1,9 @@
-"""Lists the output formats of `nmt translate`. Has no slow imports, because the help uses it."""
+"""Lists the output formats of `nmt translate`, without slow imports, for the help text."""
 
 from typing import Literal
 
 Format = Literal["text", "jsonl", "html", "xml"]
 ABOUT_FORMATS = (
-    "jsonl: an object per line, with scores and tokens. html, xml: the input is such a document; "
-    "its text is translated sentence by sentence, its tags are kept"
+    "jsonl: one JSON object per line, with scores and tokens. html, xml: the input is an HTML or "
+    "XML document; its text is translated sentence by sentence, and its tags are kept"
 )

@@ -1,4 +1,4 @@
-"""Reads lines as they arrive and collects them in windows; a window ends at a pause in the input.
+"""Reads lines as they arrive and collects them in windows; a pause in the input ends a window.
 
 Lines end at LF only. The input is read as bytes, so that the result does not depend on the locale
 or on Python's universal newlines.
@@ -17,8 +17,8 @@ from typing import Protocol
 from nmt.errors import ArgumentError, InputError, naming
 from nmt.storage.opening import Rest, decompressed, is_begun
 
-PAUSE_S = 0.05  # seconds without input after which the window is translated
-_OLDEST_S = 0.5  # maximum seconds that a line waits for its window
+PAUSE_S = 0.05  # seconds without input after which a window ends
+_OLDEST_S = 0.5  # maximum duration of a window in seconds
 _WINDOW_LINES = 2048
 _WINDOW_CHARACTERS = 4_000_000
 _PART_BYTES = 1_000_000  # longer lines are read in parts
@@ -102,12 +102,12 @@ class LineReader:
 
 
 class Typed:
-    """Lines that the user types at a prompt, with line editing and history."""
+    """Reads lines that the user types at a prompt, with line editing and history."""
 
     def __init__(self) -> None:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  # used by input()
-        if isinstance(sys.stdin, io.TextIOWrapper):  # bytes as they came, whatever the locale
+        if isinstance(sys.stdin, io.TextIOWrapper):  # keeps the typed bytes in any locale
             sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
 
     def read(self, size: int = -1, /) -> bytes:
@@ -120,7 +120,7 @@ class Typed:
 
 
 class Slice:
-    """The lines of a stream from `begin` up to but not including `end`, counted from 0."""
+    """Reads the lines `begin` up to but not including `end` of a stream, counted from 0."""
 
     def __init__(self, source: Readable, begin: int, end: int):
         self._source, self._skip, self._left = source, begin, end - begin
@@ -140,7 +140,7 @@ class Slice:
 
 
 def _end_of_line(data: bytes, lines: int) -> int:
-    """Returns the index in `data` at which the given number of lines has ended."""
+    """Returns the index in `data` after the given number of lines."""
     at = 0
     for _ in range(lines):
         at = data.index(b"\n", at) + 1
@@ -150,14 +150,14 @@ def _end_of_line(data: bytes, lines: int) -> int:
 class _Arrivals:
     """Reads a stream's bytes as they arrive and detects pauses; decompresses gzip, bzip2 and xz.
 
-    Pipes and terminals are read without Python's buffer, because it would wait until it is full.
-    Other streams (compressed files, bytes in memory) never pause.
+    Pipes and terminals are read without Python's buffer, which would wait until it is full. Other
+    streams (compressed files, bytes in memory) never pause.
     """
 
     def __init__(self, source: Readable, name: str):
         self.source, self.name = source, name
         self.descriptor: int | None = None
-        self._begin: bytes | None = b""  # the first bytes; None: known not to be compressed
+        self._begin: bytes | None = b""  # the first bytes, until compression is known
         if isinstance(source, io.BufferedReader | io.FileIO):
             with contextlib.suppress(OSError):
                 self.descriptor = source.fileno()
@@ -165,7 +165,7 @@ class _Arrivals:
     def read(self, patience_s: float | None) -> bytes | None:
         """Returns some bytes, b"" at the end, or None if none arrive for `patience_s` seconds."""
         if isinstance(self.source, Typed) and patience_s is not None:
-            return None  # translates the line before the next prompt
+            return None  # the line is translated before the next prompt
         try:
             if self.descriptor is None:
                 return self.source.read(_READ_BYTES)
@@ -192,7 +192,7 @@ class _Arrivals:
 
 
 def _end_of_part(line: bytes) -> int:
-    """Returns the index at which to split a long line: after a space, or between characters."""
+    """Returns the index at which to split a long line: after a space, else between characters."""
     space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
     if space >= 0:
         return space + 1

@@ -25,10 +25,10 @@ def run_score(
     """Yields the output lines of `nmt score`, then calls `note` with the perplexities.
 
     Args:
-        each_token: yield the log-probability of each token, as tab-separated pairs `piece value`,
-            instead of the sum over the line.
-        precision: precision of the model's computation, or None for fp32 on every device. Logits
-            are always computed in fp32.
+        each_token: for each line, yield the log-probabilities of its tokens, as tab-separated pairs
+            `piece value`, instead of their sum.
+        precision: precision of the model; None: fp32 on every device. Logits are always computed
+            in fp32.
         note: called with each user-facing message.
 
     Raises:
@@ -46,8 +46,8 @@ def run_score(
     words = sum(len(text.split()) for text in targets)
     if words:
         note(
-            f"Perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')} with "
-            f"EOS), {_exp(-total / words):.3f} per word ({count(words, 'word')})."
+            f"Perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')}, "
+            f"including EOS), {_exp(-total / words):.3f} per word ({count(words, 'word')})."
         )
 
 

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from nmt.model.kernels.prepacking import Precision
 
 _UNSPLIT = (
-    "with several sentences, and each line was translated as one. To translate the sentences one "
-    "by one, set the option document"
+    "with several sentences, and each line was translated as a single sentence. To translate the "
+    "sentences separately, set the option document"
 )
 _LOST = "with a sentence whose translation is empty"
 _DOUBTFUL = "whose translation repeats itself or is far longer than the source"
 
-Shard = tuple[int, int]  # (i, n): part i of n of the input, i from 1
+Shard = tuple[int, int]  # (i, n): part i of the n parts of the input, counted from 1
 
 
 def run_translate(
@@ -58,28 +58,28 @@ def run_translate(
 ) -> None:
     """Translates a file or standard input line by line into a file or standard output.
 
-    An output file gets its name only when it is complete. If standard input and standard output are
-    a terminal, the user is prompted for each line.
+    An output file is created only when the output is complete. If standard input and standard
+    output are terminals, the user is prompted for each line.
 
     Args:
         model: a model, checkpoint or run directory, or a model exported to CTranslate2.
         input, output: paths, or None for standard input or standard output.
-        ensemble: further models (see `Translator.load`).
-        prefix_file: file with one prefix per input line, with which the line's translation begins;
-            an empty line means no prefix.
-        alignment: output file for word links such as "0-0 1-2" (source word, target word), one line
-            per output line (see `nmt.decoding.alignment`). If "-", no file is written, and the
-            links are only in the `jsonl` output.
-        shard: the part of the lines to translate. The concatenated outputs of all shards are equal
-            to the output for the whole input.
+        ensemble: the other models of an ensemble (see `Translator.load`).
+        prefix_file: file with one prefix per input line. The translation of the input line begins
+            with the prefix. An empty line means no prefix.
+        alignment: output file with one line of word links per output line, such as "0-0 1-2" (pairs
+            of source word and target word; see `nmt.decoding.alignment`). If "-", no file is
+            written, and only the `jsonl` output contains the links.
+        shard: the part of the input lines to translate. The concatenated outputs of all shards are
+            equal to the output for the whole input.
         shortlist: see `Translator.load`.
         note: called with each user-facing message.
 
     Raises:
         InputError: a file cannot be opened, options are out of range or conflict, UTF-8 is invalid
-            and `options.strict` is set, or the numbers of prefixes and lines differ. NoModelError:
-            there is no usable model.
-        BrokenPipeError: the reader of the output has closed it.
+            and `options.strict` is set, or the numbers of prefixes and lines differ.
+        NoModelError: there is no usable model.
+        BrokenPipeError: the program that reads the output has closed the pipe.
     """
     _check_together(options, input, output, prefix_file, alignment, shard)
     if is_exported(model):
@@ -122,7 +122,7 @@ def run_translate(
 
 
 def _check_beam(model: Path, search: SearchOptions) -> None:
-    """Raises ArgumentError if `n_best` exceeds the model's own beam, before the model is loaded."""
+    """Raises ArgumentError if `n_best` exceeds the model's default beam; loads no model."""
     if search.n_best == 1 or search.beam is not None or search.samples:
         return
     if is_exported(model):
@@ -135,7 +135,7 @@ def _check_beam(model: Path, search: SearchOptions) -> None:
 
 
 def _bar(lines: int | None) -> "tqdm[Any]":
-    from tqdm import tqdm  # an image that translates with exported models lacks it
+    from tqdm import tqdm  # imported here: it may be missing where only exported models are used
 
     return tqdm(desc="translated", unit=" lines", total=lines, leave=False)
 
@@ -157,18 +157,18 @@ def translate_stream(
 
     Args:
         name: the name of `source` in messages.
-        note: called with warnings about invalid UTF-8, lines translated in parts and suspicious
-            translations.
+        note: called with warnings, for example about invalid UTF-8, lines translated in parts, and
+            suspicious translations.
         prefix_file: see `run_translate`.
-        links: receives the alignment; requires `options.search.align`.
+        links: the file to which the alignment is written; requires `options.search.align`.
         lines: the range of lines of the whole input that `source` contains, half-open and counted
             from 0; the end is None if `source` extends to the end of the input.
         bar: a progress bar that counts lines.
 
     Raises:
         InputError: UTF-8 is invalid and `options.strict` is set, a compressed file is damaged, or
-            the numbers of prefixes and lines differ. BrokenPipeError: the reader of `target` has
-            closed it.
+            the numbers of prefixes and lines differ.
+        BrokenPipeError: the program that reads `target` has closed the pipe.
     """
     reader = LineReader(source, name, options.strict, before=lines[0])
     language = None if options.document else translator.config.data.source_language
@@ -228,7 +228,7 @@ def _warn_of_lines(note: Note, name: str, lines: LineNumbers, which: str) -> Non
 
 
 def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -> None:
-    """Writes one warning for each line and term, because the user has to correct every one."""
+    """Writes a separate warning for each line and term."""
     for line, (source, target) in dict.fromkeys(unmet):
         note(
             f"nmt: warning: Line {line} of {name}: The translation does not contain "
@@ -239,7 +239,10 @@ def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -
 def _progress(
     bar: "tqdm[Any] | None", window: Sequence[LinePart], passages: Sequence[Passage]
 ) -> Progress | None:
-    """Returns a callback that advances the bar by lines as their sentences are translated."""
+    """Returns a callback that counts translated sentences and advances the bar in lines.
+
+    Returns None if there is no bar.
+    """
     if bar is None:
         return None
     lines = sum(part.ends_line for part in window)
@@ -255,7 +258,7 @@ def _progress(
 
 
 class _Passages:
-    """Converts parts of lines to passages; each part gets the tag at the beginning of its line."""
+    """Converts parts of lines to passages; the tag at the start of a line applies to all parts."""
 
     def __init__(self, translator: Translates, options: LineOptions):
         self.tokenizer = translator.tokenizer
@@ -263,7 +266,7 @@ class _Passages:
         self._tag = ""
 
     def of(self, window: Sequence[LinePart]) -> list[Passage]:
-        """Returns the passages of the next window."""
+        """Returns one passage for each part of the next window."""
         passages = []
         for part in window:
             passage = Passage(part.text, self.tokenizer, self._tag, self.language)
@@ -280,7 +283,7 @@ def _translate_markup(
     name: str,
     note: Note,
 ) -> None:
-    """Translates HTML or XML; reads all of `source` first."""
+    """Translates an HTML or XML document; reads all of `source` first."""
     data = source.read()
     try:
         text = data.decode()
@@ -340,14 +343,14 @@ def _check_together(
                 )
     if shard and (input is None or (Path(input).exists() and not Path(input).is_file())):
         raise ArgumentError(
-            "{shard} {} requires a file, because its lines are counted first. Specify one with "
-            "{input}.",
+            "{shard} {} requires an input file, because the lines are counted first. Specify a "
+            "file with {input}.",
             "{}/{}".format(*shard),
         )
 
 
 def _is_terminal() -> bool:
-    """Returns whether standard input and standard output are a terminal."""
+    """Returns whether standard input and standard output are terminals."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
@@ -357,7 +360,7 @@ def _count_lines(path: Path) -> int | None:
 
 
 def _range(shard: Shard | None, lines: int | None) -> tuple[int, int | None]:
-    """Returns the half-open range of lines to translate, from 0."""
+    """Returns the half-open range of lines to translate, counted from 0."""
     if shard is None or lines is None:
         return 0, lines
     i, n = shard
@@ -389,7 +392,8 @@ class _Prefixes:
         line = next(self._lines, None)
         if line is None:
             raise ArgumentError(
-                "{prefix_file} {} has fewer lines than the input. Provide one prefix per line.",
+                "{prefix_file} {} has fewer lines than the input. Provide one prefix per input "
+                "line.",
                 self.path,
             )
         return line
@@ -398,17 +402,18 @@ class _Prefixes:
         """Raises ArgumentError if there are more prefixes than lines."""
         if next(self._lines, None) is not None:
             raise ArgumentError(
-                "{prefix_file} {} has more lines than the input. Provide one prefix per line.",
+                "{prefix_file} {} has more lines than the input. Provide one prefix per input "
+                "line.",
                 self.path,
             )
 
 
 @contextlib.contextmanager
 def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
-    """Turns BrokenPipeError into ArgumentError if only the alignment is a pipe.
+    """Converts BrokenPipeError to ArgumentError if the output is a file.
 
-    Otherwise the user would not learn why the output file is missing. If the output is a pipe too,
-    BrokenPipeError is raised as usual.
+    Only the alignment can then be a broken pipe, and the error explains why the output file is
+    missing. If the output is a pipe too, BrokenPipeError is raised as usual.
     """
     try:
         yield

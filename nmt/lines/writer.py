@@ -14,28 +14,28 @@ from nmt.documents.sentences import split_sentences
 from nmt.lines.formats import Format
 from nmt.lines.reader import LinePart
 
-_NAMED_LINES = 10  # maximum line numbers in a warning
+_NAMED_LINES = 10  # maximum number of line numbers in a warning
 
 
 @dataclass(frozen=True)
 class LineOptions:
-    """Options for translating lines and for the output."""
+    """Options for translating lines and for writing the translations."""
 
     search: SearchOptions = field(default_factory=SearchOptions)
-    numbered: bool = False  # write n-best lists with index and score, not only the best text
+    numbered: bool = False  # write n-best lists with line number and score, not only the best text
     strict: bool = False  # raise an error for invalid UTF-8
     prefix: str = ""  # prefix of every translation
     format: Format = "text"
     document: bool = False  # translate each line sentence by sentence
 
 
-# parts of lines; for each its translations, and whether it had a sentence above the maximum length
-# and one whose translation is empty
+# parts of lines; for each part, its translations, whether one of its sentences exceeds the maximum
+# length, and whether the translation of one of its sentences is empty
 TranslatedWindow = tuple[Sequence[LinePart], Sequence[tuple[list[Translation], bool, bool]]]
 
 
 class LineNumbers:
-    """Counts line numbers and keeps the first ten, for a warning."""
+    """Counts line numbers and keeps the first ten for a warning."""
 
     def __init__(self, numbers: Iterable[int] = ()):
         self.count, self.first = 0, list[int]()
@@ -53,16 +53,16 @@ class LineWriter:
     """Writes one output line, or `n_best` numbered output lines, per input line.
 
     Args:
-        before: number of lines before the first line of the input.
-        language: language of the input, which is needed to find lines with several sentences, or
-            None.
+        before: number of lines in the whole input that precede the first line to write.
+        language: language of the input, used to detect lines with several sentences; None: such
+            lines are not detected.
 
     Attributes:
-        lines_in_parts: number of lines so far that exceeded the maximum length.
+        lines_in_parts: number of lines so far that exceed the maximum length.
         doubtful: numbers of the lines with suspicious translations (see `nmt.documents.doubtful`).
         lost: numbers of the lines with a sentence whose translation is empty.
         unsplit: numbers of the lines with several sentences that were translated as one sentence.
-        unmet_terms: each term of the glossary that a translation lacks, with its line number.
+        unmet_terms: line number and glossary term for each term that a translation lacks.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class LineWriter:
     def _begin_line(self) -> None:
         self._source: list[str] = []  # parts of the current line
         self._parts: list[list[Translation]] = []
-        self._words = 0  # source words so far
+        self._words = 0  # number of source words so far
         self._is_cut = self._is_lost = False
 
     def write(self, windows: Iterable[TranslatedWindow]) -> None:
-        """Writes all lines; flushes the lines of each window before it takes the next window."""
+        """Writes the translations of all windows; flushes them before the next window is read."""
         for window in windows:
             lines, complete = self._lines_of(window)
             self.target.write("".join(lines).encode())

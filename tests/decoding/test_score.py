@@ -113,7 +113,7 @@ def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monke
 
 
 def test_line_counts_must_match(translator: Translator):
-    with pytest.raises(InputError, match=r"^source has 2 lines but target has 1 line"):
+    with pytest.raises(InputError, match=r"^source has 2 lines, but target has 1 line"):
         list(score_translations(translator, ["a", "b"], ["c"]))
 
 
@@ -144,7 +144,7 @@ def test_perplexities_are_a_token_and_a_word(translator: Translator, tmp_path, m
     tokens, words = len(values), 7
     assert tokens > 3 * words  # EOS counts, on the empty line too
     [found] = re.findall(
-        r"Perplexity: (.*) per token \((.*) tokens with EOS\), "
+        r"Perplexity: (.*) per token \((.*) tokens, including EOS\), "
         r"(.*) per word \((.*) words\)",
         notes[0],
     )
