@@ -1,4 +1,6 @@
-"""nmt: the encoder-decoder Transformer of Vaswani et al. (2017), from text to BLEU.
+"""Trains, evaluates and serves the encoder-decoder Transformer of Vaswani et al. (2017).
+
+For example, to translate a sentence with a trained model:
 
     from nmt import Translator
 

@@ -1,4 +1,4 @@
-"""`python -m nmt`, so that `torchrun -m nmt train ...` works."""
+"""Runs the command line with `python -m nmt`, which `torchrun -m nmt train ...` requires."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Configures the C library's memory allocator to speed up tensor programs on a CPU."""
+"""Configures the memory allocator of the C library so that tensor programs run faster on a CPU."""
 
 import ctypes
 
@@ -10,7 +10,7 @@ def keep_freed_memory() -> None:
 
     By default, glibc maps every block above about 128 KiB separately, and the kernel zeroes the
     block's pages each time. This takes 10 to 20% of the time of a small model's training step
-    (measured on 2 cores). The function does nothing with another C library.
+    (measured on 2 cores). With another C library, this function does nothing.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -16,7 +16,7 @@ _PATH_ERRORS = {
 }  # fmt: skip
 
 
-_NO_MEMORY = (  # in messages of
+_NO_MEMORY = (  # texts in out-of-memory messages, each with the software that writes it
     "can't allocate memory",  # torch on a CPU
     "Cannot allocate memory",  # torch and safetensors, for a mapped file
     "failed to map segment",  # the dynamic linker
@@ -31,7 +31,7 @@ class Status(IntEnum):
     """The exit status of the `nmt` command."""
 
     DONE = 0
-    BUG = 1  # or an export that failed its own check
+    BUG = 1  # an unexpected exception, or an export that failed its check
     INPUT = 2  # user input, configuration, missing extra, lock, out of memory, lost rank
     NO_MODEL = 3  # no usable checkpoint or model
     DIVERGED = 4  # non-finite loss or gradient norm
@@ -39,10 +39,10 @@ class Status(IntEnum):
 
 
 def one_line(text: str) -> str:
-    """Makes text safe to print on one line of a terminal. All user-facing messages pass through it.
+    """Makes text safe to print on one line of a terminal; used for all user-facing messages.
 
     A message may contain file names and text from untrusted sources. Characters that could end the
-    line, control the terminal or change the text direction become spaces.
+    line, control the terminal or change the text direction are replaced with spaces.
     """
     return _UNFIT.sub(" ", text)
 
@@ -56,8 +56,8 @@ class InputError(Exception):
     """A problem that the user can solve; the base class of all errors reported without a traceback.
 
     Args:
-        problems: one line per problem, in plain sentences: what is wrong and where, then the
-            remedy. Every line goes through `one_line`.
+        problem, others: one line per problem, which states what is wrong and where, and then the
+            remedy. `one_line` is applied to every line.
     """
 
     status: int = Status.INPUT
@@ -70,7 +70,7 @@ class InputError(Exception):
         return "\n".join(self.problems)
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the messages, with parameters renamed as in `names`."""
+        """Returns the messages, with parameters renamed according to `names`."""
         return self.problems
 
 
@@ -82,14 +82,14 @@ class ArgumentError(InputError):
 
     Args:
         text: the message, with the names of parameters in braces.
-        values: the values that replace the empty braces, in order, as in the example
+        values: the values that replace the empty braces, in order. For example:
             ArgumentError("{n_best} is {}, but {beam} is {}. Increase {beam}.", 3, 2).
     """
 
     def __init__(self, text: str, *values: object):
         self._text, self._values = text, values
         super().__init__(*self.naming({}))
-        self.args = (text, *values)  # pickling calls the class with them
+        self.args = (text, *values)  # unpickling calls the class with these arguments
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
         """Returns the message with the parameters in `names` renamed; other names do not change."""
@@ -102,18 +102,19 @@ class ArgumentError(InputError):
 
 
 class SettingError(InputError):
-    """A file that a setting names cannot be used.
+    """A file that is named by a setting cannot be used.
 
     Args:
         key: the key of the setting, such as ("data", "train", 0).
-        problems: see InputError; the dotted key is put in front of each.
+        problems: see InputError. The key is written before each problem, for example
+            "data.train.0: ".
     """
 
     def __init__(self, key: tuple[str | int, ...], *problems: str):
         first, *others = (f"{'.'.join(map(str, key))}: {problem}" for problem in problems)
         super().__init__(first, *others)
         self.key = key
-        self.args = (key, *problems)  # pickling calls the class with them
+        self.args = (key, *problems)  # unpickling calls the class with these arguments
 
 
 class NoModelError(InputError):
@@ -123,7 +124,7 @@ class NoModelError(InputError):
 
 
 class DivergedError(InputError):
-    """Training diverged: a loss, gradient or weight is not finite. It was not saved."""
+    """Training diverged: a loss, gradient or weight is not finite. The weights were not saved."""
 
     status = Status.DIVERGED
 
@@ -135,7 +136,7 @@ class StorageError(InputError):
 
 
 class ExportError(InputError):
-    """An exported model does not agree with the original model, and is removed."""
+    """An exported model gives different results from the original model and was removed."""
 
     status = Status.BUG
 
@@ -166,13 +167,13 @@ class ReportedElsewhereError(InputError):
 
 
 class Stopped(BaseException):
-    """A signal stopped the work; the message says where finished work was saved.
+    """A signal stopped the program; the message says where finished work was saved.
 
     Like KeyboardInterrupt, this class derives from BaseException, so that code that turns a
     library's exceptions into error messages does not catch it.
 
     Args:
-        signal_number: the exit status is 130 for SIGINT and 143 for any other signal.
+        signal_number: the signal. The exit status is 130 for SIGINT and 143 for all other signals.
     """
 
     def __init__(self, signal_number: int, message: str):
@@ -184,7 +185,7 @@ class Stopped(BaseException):
 
 
 def of_system(error: OSError) -> InputError:
-    """Turns an error of the operating system into InputError or StorageError."""
+    """Converts an error of the operating system to an InputError or a StorageError."""
     what = str(error.strerror or error) + (f": {error.filename}" if error.filename else "")
     if is_out_of_memory(error):
         return LastingError(f"{what}. Free memory, or use a machine with more memory.")
@@ -198,7 +199,7 @@ def of_system(error: OSError) -> InputError:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Adds the file name `what` to an OSError that has none, such as that of a full disk."""
+    """Adds the file name `what` to an OSError without one, for example if the disk is full."""
     try:
         yield
     except OSError as error:
@@ -216,14 +217,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    if isinstance(error, BlockingIOError):  # of a file, with the same text as a lack of threads
+    if isinstance(error, BlockingIOError):  # the same text, but from non-blocking I/O
         return False
     kinds = RuntimeError, OSError, ImportError
     return isinstance(error, kinds) and any(text in str(error) for text in _NO_MEMORY)
 
 
 def where(error: BaseException) -> str:
-    """Returns the type and location of an exception, not its message, which may quote text."""
+    """Returns an exception's type and location without its message, which may quote user text."""
     frames = traceback.extract_tb(error.__traceback__)
     places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])
     return f"{type(error).__name__} in {places}"

@@ -1,16 +1,17 @@
-"""Lists the settings and figures that the paper states; no other module repeats them.
+"""Lists the settings and results that the paper states; no other module repeats them.
 
-Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Settings have the same names here as in a
-configuration. The paper states single results without confidence intervals, and BLEU without a
-signature.
+The paper is Vaswani et al. (2017), https://arxiv.org/abs/1706.03762. Settings have the same names
+here as in a configuration file. The paper states results without confidence intervals, and BLEU
+without a sacreBLEU signature.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
-# §3, §5 and §6.1. The vocabulary has "about 37000" tokens. 0 and None mark what the paper lacks.
-# checkpoint_every is §6.1's ten minutes at §5.2's speed; §6.1 speaks of single precision.
+# Settings from §3, §5 and §6.1. The vocabulary has "about 37000" tokens. 0 and None mark features
+# that the paper does not use. checkpoint_every is the ten minutes of §6.1 at the speed in §5.2.
+# precision is fp32 because §6.1 mentions single precision.
 BASE: dict[str, Any] = {
     "model.encoder_layers": 6, "model.decoder_layers": 6, "model.d_model": 512,
     "model.d_ff": 2048, "model.heads": 8, "model.d_k": 64, "model.d_v": 64,
@@ -28,8 +29,8 @@ BIG = BASE | {
     "model.d_model": 1024, "model.d_ff": 4096, "model.heads": 16, "model.dropout": 0.3,
     "training.max_steps": 300_000, "training.average_last": 20, "training.checkpoint_every": 600,
 }  # fmt: skip
-# By target language. EN-FR has 32,000 word pieces (§5.1), and its big model has less dropout
-# (§6.1).
+# Settings by target language and model size. The EN-FR vocabulary has 32,000 word pieces (§5.1),
+# and the big EN-FR model uses less dropout (§6.1).
 MODELS = {
     ("de", "base"): BASE,
     ("de", "big"): BIG,
@@ -50,14 +51,14 @@ TABLE_1 = {
 TABLE_2 = {
     ("de", "base"): 27.3, ("de", "big"): 28.4, ("fr", "base"): 38.1, ("fr", "big"): 41.8,
 }  # fmt: skip
-EN_FR_BIG_IN_TEXT = 41.0  # the same figure in the text of §6.1
+EN_FR_BIG_IN_TEXT = 41.0  # BLEU of the same model in the text of §6.1
 # Table 2, EN-DE: training time x number of GPUs x sustained FLOP/s, not a count of operations
 TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
 
 
 @dataclass(frozen=True)
 class OtherSystem:
-    """Another system of Table 2, with the figures that the paper gives for it on newstest2014."""
+    """Another system in Table 2, with its results on newstest2014 as the paper states them."""
 
     name: str
     source: str
@@ -87,7 +88,7 @@ SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 
 
 def sustained_flops(device: str) -> float | None:
-    """Returns the paper's sustained FLOP/s for the GPU named `device`, or None.
+    """Returns the paper's sustained FLOP/s for the GPU named `device`, or None if it is not listed.
 
     >>> sustained_flops("Tesla K40m"), sustained_flops("Quadro P1000")
     (3700000000000.0, None)

@@ -21,8 +21,8 @@ def cores() -> int:
 def need_no_temporary_directory() -> None:
     """Allows importing packages if no temporary directory is writable, as in some containers.
 
-    Some packages (dill, which torch imports) look for a temporary directory when they are imported,
-    although they do not write to it.
+    Some packages, such as dill, which torch imports, look for a temporary directory when they are
+    imported, although they do not write to it.
     """
     try:
         tempfile.gettempdir()
@@ -33,8 +33,8 @@ def need_no_temporary_directory() -> None:
 def refuse_forked(pid: int) -> None:
     """Raises ArgumentError in a process that was forked from the process `pid`.
 
-    The forked process lacks the threads that compute, and it waits forever for locks that other
-    threads held at the fork.
+    A forked process lacks the compute threads of its parent, and it would hang on locks that other
+    threads held at the time of the fork.
     """
     if os.getpid() != pid:
         raise ArgumentError(
@@ -44,12 +44,12 @@ def refuse_forked(pid: int) -> None:
 
 
 def start_deaf(process: BaseProcess) -> None:
-    """Starts a process that ignores stop signals from its first instruction on.
+    """Starts a process that ignores stop signals from the beginning.
 
-    Ctrl-C sends SIGINT to all processes that run in a terminal, but only the parent should end its
-    workers.
+    Ctrl-C sends SIGINT to all foreground processes of a terminal, but workers should be ended only
+    by their parent.
     """
-    resource_tracker.ensure_running()  # starting it later would unblock the signals
+    resource_tracker.ensure_running()  # a later start would unblock the signals
     former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOP)  # the child inherits the mask
     try:
         process.start()

@@ -13,11 +13,11 @@ from types import FrameType
 
 from nmt.errors import Stopped
 
-# SIGUSR1: a scheduler's early warning; SIGHUP: the terminal was closed or its connection lost
+# SIGUSR1: a job scheduler's early warning; SIGHUP: the terminal was closed or disconnected
 STOP = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
-    if hasattr(signal, name)  # Windows lacks two, where `nmt` only has to say that it cannot run
+    if hasattr(signal, name)  # Windows lacks two of them; `nmt` cannot run there and reports this
 )
 
 _RETRY_S = 0.05
@@ -30,8 +30,8 @@ Handler = Callable[[int, FrameType | None], None]
 def handled_by(handler: Handler, signals: Sequence[signal.Signals] = STOP) -> Iterator[None]:
     """Installs `handler` for `signals` within the block, then restores the old handlers.
 
-    If SIGHUP is ignored (nohup), it stays ignored. In any thread but the main thread this does
-    nothing, because Python can install handlers only in the main thread.
+    If SIGHUP is ignored (nohup), it stays ignored. In threads other than the main thread, this
+    function does nothing, because Python can install handlers only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -50,12 +50,13 @@ def handled_by(handler: Handler, signals: Sequence[signal.Signals] = STOP) -> It
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Delays the handlers of stop signals until the block has ended; they win over its exception.
+    """Delays the handlers of stop signals until the block has ended.
 
-    Code in C or Rust may replace an exception that a handler raises by an error of its own.
+    Otherwise, code in C or Rust may replace an exception that a handler raises with its own error.
+    If the block raises an exception, an exception that a handler raises replaces it.
     """
     came: list[int] = []
-    with_handler = [  # SIGALRM: `stoppable` waits for an import
+    with_handler = [  # includes SIGALRM, with which `stoppable` waits for an import
         each for each in (*STOP, signal.SIGALRM) if callable(signal.getsignal(each))
     ]
     try:
@@ -68,10 +69,10 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def stoppable(message: str) -> Iterator[None]:
-    """Makes every stop signal raise Stopped with `message`, at any line of the block.
+    """Makes stop signals raise Stopped with `message` at any line of the block.
 
-    If an import is in progress, it is finished first, because some packages written in C replace an
-    exception that is raised during their import, or abort the process.
+    If an import is in progress, the import is finished first, because some packages written in C
+    replace an exception that is raised during their import, or abort the process.
     """
     came: list[float] = []
     former = signal.getsignal(signal.SIGALRM)
@@ -90,7 +91,7 @@ def stoppable(message: str) -> Iterator[None]:
         try:
             yield
         finally:
-            if came:  # the timer may still run, if the block ended during an import
+            if came:  # the timer may still be running if the block ended during an import
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.signal(signal.SIGALRM, former)
 

@@ -1,7 +1,7 @@
-"""Uses Linux features that other systems may lack, with a fallback or an error message.
+"""Wraps Linux features that other systems may lack, with a fallback or an error message.
 
-`nmt` is tested on Linux only. It uses POSIX functions, which macOS also has. Windows lacks them, so
-`nmt` refuses to run there.
+`nmt` is tested on Linux only. It uses POSIX functions, which macOS also provides. Windows does not
+provide them, so `nmt` refuses to run there.
 """
 
 import os
@@ -40,7 +40,7 @@ def lock_file(descriptor: int, *, wait: bool = False) -> None:
 
 
 def machine_and_namespace() -> tuple[str, str] | None:
-    """Returns identifiers of the machine and of its PID namespace, or None unless on Linux."""
+    """Returns identifiers of the machine and of the PID namespace; None on systems without them."""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text()
         return machine, str(Path("/proc/self/ns/pid").readlink())
@@ -51,8 +51,8 @@ def machine_and_namespace() -> tuple[str, str] | None:
 def process_descriptor(pid: int) -> int | None:
     """Returns a file descriptor that becomes readable when the process `pid` ends.
 
-    Returns None on other systems than Linux, on an old kernel, and in a container that forbids the
-    call.
+    Returns None on systems other than Linux, on old Linux kernels, and in containers that forbid
+    the system call.
     """
     if not hasattr(os, "pidfd_open"):
         return None
@@ -63,7 +63,7 @@ def process_descriptor(pid: int) -> int | None:
 
 
 def cpu_name() -> str:
-    """Returns the name of the CPU on Linux, and the name of its architecture on other systems."""
+    """Returns the CPU's name on Linux, and the name of the CPU's architecture on other systems."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
