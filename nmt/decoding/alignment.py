@@ -1,4 +1,4 @@
-"""Aligns the words of a translation with those of its source by the model's cross-attention.
+"""Aligns the words of a translation with those of its source, using cross-attention weights.
 
 Words are separated by white space and numbered from 0. Each word of the translation is linked to
 the source word that receives the most attention in the decoder's last layer, at the steps that
@@ -26,7 +26,7 @@ _BATCH_TOKENS = 2048  # maximum per side, including padding; limits the memory f
 def cross_attention(
     transformers: Sequence["Transformer"], pairs: Sequence[TokenPair]
 ) -> list[NDArray[np.float32]]:
-    """Returns the attention weights (T, S) of each pair's T target tokens for S source tokens.
+    """Returns each pair's attention weights (T, S) from target tokens to source tokens.
 
     Row i contains the weights at the step that predicts target token i, which sum to 1.
 
@@ -95,7 +95,7 @@ def links(weights: NDArray[np.float32], source: Sequence[int], target: Sequence[
     """Returns the link (source word, target word) of each target word, in order.
 
     Args:
-        weights: attention weights of at least T target tokens for at least S source tokens.
+        weights: attention weights from at least T target tokens to at least S source tokens.
         source: (S), the word number of each source token, without EOS.
         target: (T), the word number of each target token, without EOS.
     """

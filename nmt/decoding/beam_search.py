@@ -1,4 +1,4 @@
-"""Beam search over the step interface.
+"""Implements beam search through the step interface.
 
 The search is that of Vaswani et al. (2017, §6.1), with the length penalty of Wu et al.
 (2016, Eq. 14). With a beam width of 1, it is greedy search. At each step, the device selects the
@@ -75,12 +75,13 @@ def search(
 
     Each step considers the 2 W most likely continuations of a sentence's hypotheses. Continuations
     with EOS (at most W of them) become finished hypotheses, and the W most likely continuations
-    with other tokens stay live. With beam 1, EOS finishes a hypothesis only if EOS is the most
-    likely token. A sentence is done when none of its live hypotheses can beat its n-th best
-    finished hypothesis. The score of a live hypothesis cannot exceed its log-probability divided by
-    the length penalty at the maximum length, because alpha >= 0. Hypotheses cut at the maximum
-    length are returned only if no hypothesis is finished, because their scores lack the
-    log-probability of EOS.
+    with other tokens stay live. With a beam width of 1, EOS finishes a hypothesis only if EOS is
+    the most likely token.
+
+    A sentence is done when none of its live hypotheses can beat its n-th best finished hypothesis.
+    Because alpha >= 0, the score of a live hypothesis is at most its log-probability divided by the
+    length penalty at the maximum length. Hypotheses cut at the maximum length are returned only if
+    no hypothesis is finished, because their scores lack the log-probability of EOS.
 
     Args:
         steps: the decoder's initial state for B sentences with `beam` hypotheses each.
@@ -404,7 +405,7 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops done sentences once they are 1/8 of the batch; returns the indices that stay."""
+        """Drops done sentences if they make up 1/8 of the batch; returns the indices that stay."""
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:
@@ -439,7 +440,7 @@ class _Beams:
         EOS has no link; if the hypothesis is finished, `place` is the parent of EOS.
 
         Returns:
-            The tokens, and for each token except EOS the log-probability of the hypothesis so far.
+            The tokens, and the log-probability of the hypothesis up to each token except EOS.
         """
         tokens: list[int] = [EOS_ID] if finished else []
         totals: list[float] = []

@@ -75,7 +75,7 @@ class DecodeBufferPool:
         return buffers
 
     def release(self, buffers: DecodeBuffers) -> None:
-        """Returns buffers to the pool; above its memory limit, frees those unused for longest."""
+        """Puts buffers back into the pool; above its memory limit, frees the oldest buffers."""
         if self._is_sound is False:
             return
         self._unused.append(buffers)

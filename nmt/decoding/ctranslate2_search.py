@@ -139,7 +139,7 @@ class CTranslate2Search:
         return found
 
     def _limit(self, part: SearchInput) -> int:
-        """Returns the maximum length of a translation, including EOS, as `BatchedSearch.limit`."""
+        """Returns the maximum length of a translation, including EOS; see `BatchedSearch.limit`."""
         longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
         return min(max(longest, len(part.prefix) + 1), self.max_tokens)
 

@@ -1,8 +1,8 @@
 """Implements glossaries, which prescribe the translations of source terms.
 
 Terms are compared word by word, so the term "cat" is not found in "catalogue". A word is a sequence
-of letters and digits, a single Chinese or Japanese character, or a single other character. Terms
-are not inflected: each inflected form needs its own entry.
+of letters and digits, a single Chinese or Japanese character, or any other single character.
+Terms are not inflected: each inflected form needs its own entry.
 """
 
 import re
@@ -117,7 +117,7 @@ class Glossary:
         return exact, folded, max(map(len, exact), default=0)
 
     def required(self, text: str) -> list[Term]:
-        """Returns the terms in a source text, in order; a repeated term is returned repeatedly."""
+        """Returns the terms that occur in a source text, in order and with repetitions."""
         exact, folded, longest = self._by_words
         words, found, at = _words(text), [], 0
         while at < len(words):

@@ -151,7 +151,7 @@ def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tenso
     Returns:
         Probabilities and tokens, each (..., k), most likely first; tokens outside the top-p set
         have probability 0. Without top-k and top-p, the probabilities are (..., V) in the order of
-        the vocabulary, and None replaces the tokens.
+        the vocabulary, and the tokens are None.
     """
     V = logits.shape[-1]
     top_k, top_p = min(distribution.top_k or V, V), distribution.top_p

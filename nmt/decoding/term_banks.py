@@ -116,7 +116,7 @@ class TermBanks:
         self.taken = 0  # number of steps taken
 
     def next_tokens(self) -> NDArray[np.int64]:
-        """Returns the tokens to consider in addition for each hypothesis, padded: (b, W, A)."""
+        """Returns additional tokens to consider for each hypothesis, padded: (b, W, A)."""
         self.taken += 1
         each = [
             [terms.next_tokens(state, self.taken == limit) for state in states]
@@ -138,9 +138,9 @@ class TermBanks:
 
         Returns:
             The values, parents and tokens (b, 2 W) of the W live hypotheses and of the hypotheses
-            that end, most likely first; then, for each sentence, the highest log-probability (b,)
-            of a live hypothesis with all terms, or of any live hypothesis if no live hypothesis has
-            all terms.
+            that end, most likely first. The fourth array (b,) contains the highest log-probability
+            among a sentence's live hypotheses with all terms, or, if there are none, among all its
+            live hypotheses.
         """
         is_end = tokens == EOS_ID
         banks, values = self._banks(parents, tokens), values.copy()
@@ -157,7 +157,7 @@ class TermBanks:
     def _are_ruled_out(
         self, parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Returns a mask (b, M) of the candidates that are duplicates or end a sentence early."""
+        """Returns a mask (b, M) of the candidates that are duplicates or end too early."""
         lacks, may_stop = self._of_states(
             lambda terms, state: (len(state.unmet), state.stops < terms.max_stops), parents
         )
@@ -204,8 +204,8 @@ class TermBanks:
     ) -> NDArray[np.bool_]:
         """Returns a mask (b, M) of the candidates that stay live.
 
-        These are the most likely candidates of each bank, up to its share. If a bank has fewer
-        candidates, the most likely candidates of other banks fill the beam.
+        These are the most likely candidates of each bank, up to the bank's share. If a bank has
+        fewer candidates, the most likely candidates of other banks fill the beam.
         """
         taken = np.zeros_like(are_live)
         for bank in range(sizes.max() + 1):
