@@ -213,7 +213,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
     Recognizes `torch.OutOfMemoryError` by its name, so that torch is not imported. Other types are
     recognized by their messages: torch raises a RuntimeError if CUDA or one of its libraries cannot
-    allocate memory, and Python an ImportError if memory is too low to load a library.
+    allocate memory, and Python raises an ImportError if memory is too low to load a library.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True

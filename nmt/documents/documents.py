@@ -43,8 +43,8 @@ class Document:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of `sentences` into an n-best list for the document.
 
-        Each translation has one line per line of the document. In the links of a translation, words
-        are numbered across all lines.
+        Each translation has as many lines as the document. In the links of a translation, words are
+        numbered across all lines.
         """
         rest, before, of_lines = iter(found), 0, []
         for line, paragraph in zip(self._lines, self.paragraphs, strict=True):

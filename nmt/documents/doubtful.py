@@ -1,8 +1,8 @@
-"""Detects suspicious translations: repetitive ones, and those far longer than their source.
+"""Detects suspicious translations, which are repetitive or far longer than their sources.
 
 Models produce such translations for short, unusual or garbled input (hallucinations; Raunak et al.,
 2021). The checks are conservative: on 29,000 captions with human translations, in both directions,
-they flag only two, both with the source "@@". They do not detect other errors or omissions.
+they flag only two, both with the source "@@". The checks detect no other errors or omissions.
 """
 
 import re

@@ -149,7 +149,7 @@ class _Unit:
 
 
 def _give_space_to_text(points: list[Point]) -> None:
-    """Assigns the last space of the points between two words to the text instead of a point."""
+    """Assigns the last space among the points between two words to the text."""
     for last in reversed(range(len(points))):
         if points[last].space_before:
             points[last].space_before = False
@@ -175,7 +175,7 @@ def _without_empty(run: list[Token]) -> list[Token]:
 
 
 class Markup:
-    """Splits HTML or XML into sentences and returns the markup with their translations.
+    """Splits HTML or XML into sentences and inserts their translations into the markup.
 
     `translate_markup` is simpler to use. This class allows translating sentences of several
     documents in the same batch. The sentences must be translated with `align`.
@@ -243,7 +243,7 @@ def translate_markup(
     *,
     form: Form = "html",
 ) -> list[str]:
-    """Translates documents or fragments in HTML or XML.
+    """Translates HTML or XML documents or fragments.
 
     Plain text without tags is translated line by line, as with `Document`.
 

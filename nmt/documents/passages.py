@@ -71,7 +71,7 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """Renumbers the source words in a sentence's links to their numbers in the text.
+        """Converts source word numbers in a sentence's links to numbers in the whole text.
 
         `before`: number of words of the text before the sentence.
         """

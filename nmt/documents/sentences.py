@@ -1,7 +1,7 @@
 """Splits text into sentences by rules.
 
 A sentence ends after `.`, `!`, `?` or an ellipsis and any closing quotes or brackets, if white
-space follows and the next character is not a lower-case letter, comma, semicolon, colon or dash. A
+space follows and the next character is not a lowercase letter, comma, semicolon, colon or dash. A
 full stop does not end a sentence in three cases: after single letters (as in "U.S." and "e.g."),
 after common abbreviations, and after a number of one or two digits in languages that write ordinals
 with a full stop. Chinese and Japanese full stops need no white space after them. In doubtful cases,

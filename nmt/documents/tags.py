@@ -210,7 +210,7 @@ class _Placing:
     def _in_order(
         self, parent: Element, begin: int, end: int
     ) -> list[tuple[int, int, Element | Point]]:
-        """Returns the character range of each child and the child, in the translation's order."""
+        """Returns (begin, end, child) for each child, in the order of the translation."""
         found: list[tuple[int, int, Element | Point]] = []
         first, after = self.source.words(parent.begin, parent.end).start, begin
         for child in parent.children:

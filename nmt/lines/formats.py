@@ -1,4 +1,4 @@
-"""Lists the output formats of `nmt translate`, without slow imports, for the help text."""
+"""Lists the output formats of `nmt translate`; has no slow imports, so that the help is fast."""
 
 from typing import Literal
 

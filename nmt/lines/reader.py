@@ -150,8 +150,8 @@ def _end_of_line(data: bytes, lines: int) -> int:
 class _Arrivals:
     """Reads a stream's bytes as they arrive and detects pauses; decompresses gzip, bzip2 and xz.
 
-    Pipes and terminals are read without Python's buffer, which would wait until it is full. Other
-    streams (compressed files, bytes in memory) never pause.
+    Pipes and terminals are read without Python's buffering, which would wait for a full buffer.
+    Other streams (compressed files, bytes in memory) never pause.
     """
 
     def __init__(self, source: Readable, name: str):
@@ -178,7 +178,7 @@ class _Arrivals:
         return data if self._begin is None else self._begun(data)
 
     def _begun(self, data: bytes) -> bytes | None:
-        """Returns the first bytes, decompressed if necessary, or None until there are enough."""
+        """Returns the first bytes, decompressed if necessary, or None if more bytes are needed."""
         assert self._begin is not None and isinstance(self.source, io.BufferedReader | io.FileIO)
         self._begin += data
         if data and not is_begun(self._begin):
@@ -203,7 +203,7 @@ def _end_of_part(line: bytes) -> int:
 
 
 def not_utf8(byte: int, name: str, line: int) -> InputError:
-    """Returns the error for a line with an invalid byte."""
+    """Returns the error for a line that is not valid UTF-8."""
     return ArgumentError(
         "{}:{} is not valid UTF-8 (byte 0x{}). Convert the text to UTF-8, or leave out {strict} to "
         "replace invalid bytes.",

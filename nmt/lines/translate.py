@@ -239,7 +239,7 @@ def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -
 def _progress(
     bar: "tqdm[Any] | None", window: Sequence[LinePart], passages: Sequence[Passage]
 ) -> Progress | None:
-    """Returns a callback that counts translated sentences and advances the bar in lines.
+    """Returns a callback that updates the bar, in lines, from numbers of translated sentences.
 
     Returns None if there is no bar.
     """
@@ -258,7 +258,7 @@ def _progress(
 
 
 class _Passages:
-    """Converts parts of lines to passages; the tag at the start of a line applies to all parts."""
+    """Converts parts of lines to passages; the tag of a line applies to all parts of the line."""
 
     def __init__(self, translator: Translates, options: LineOptions):
         self.tokenizer = translator.tokenizer
