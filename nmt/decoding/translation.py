@@ -40,7 +40,7 @@ class Translation:
     """
 
     text: str  # without tabs; one line, or with `document` as many lines as the source
-    score: float  # log_probability / length penalty; summed over the parts
+    score: float  # log_probability / length penalty, summed over the parts; with `mbr`, mean chrF
     log_probability: float  # natural log, summed over `tokens`
     tokens: list[int]  # token ids, including the EOS of each finished part
     parts: int  # number of parts that the source was split into; 0 if the source has no text
