@@ -1,8 +1,8 @@
-"""Writes docs/reference.md: the public Python interface and every setting.
+"""Generates docs/reference.md, which documents the public Python interface and every setting.
 
     python docs/reference.py > docs/reference.md
 
-The page consists of stubs: signatures, comments and docstrings as they are written in the source.
+Signatures, comments and docstrings are copied from the source without changes.
 """
 
 import ast
@@ -17,26 +17,27 @@ from nmt.reporting.settings import settings_text
 _HEAD = """\
 # Reference
 
-This page is generated from the source by `python docs/reference.py`. It lists the public Python
-interface, the names in `nmt`, and every setting. Other modules ([the code](code.md)) may change
-without notice. `nmt COMMAND --help` lists the options of a command.
+This page is generated from the source by `python docs/reference.py`. It documents every setting and
+the public Python interface, which consists of the names that the package `nmt` exports. All other
+names ([the code](code.md)) may change without notice. `nmt COMMAND --help` lists the options of a
+command.
 """
 _SETTINGS = """\
 ## Settings
 
-`nmt config` prints this list. [Your data](data.md) has examples.
+`nmt config` prints this list. [Your data](data.md) shows example configurations.
 """
 
 
 def page() -> str:
-    """Returns the page."""
+    """Returns the content of docs/reference.md."""
     names = [name for name in nmt.__all__ if not name.startswith("_")]
     parts = [_HEAD, *map(_section, sorted(names, key=_rank)), _SETTINGS, _fenced(settings_text())]
     return "\n".join(parts)
 
 
 def _rank(name: str) -> tuple[bool, bool, str]:
-    """Sorts the Translator first and errors last."""
+    """Returns the sort key of a name: the Translator comes first, and errors come last."""
     return name.endswith("Error"), name != "Translator", name
 
 
@@ -51,7 +52,7 @@ def _section(name: str) -> str:
     heading = f"## {name}\n\n<!-- not run: stubs -->\n"
     import_line = f"from nmt import {name}\n\n\n"
     stub = _stub(node, source.splitlines())
-    if name != thing.__name__:  # the longer name may need another line
+    if name != thing.__name__:  # a longer name needs lines of its own
         stub = re.sub(r"def \w+\((.+)\) -> (.+):", rf"def {name}(\n    \1\n) -> \2:", stub, count=1)
     stub = re.sub(r" *# type: ignore\S*", "", stub)
     return f"{heading}\n{_fenced(import_line + stub, 'python')}"
@@ -62,12 +63,12 @@ def _fenced(text: str, language: str = "text") -> str:
 
 
 def _stub(node: ast.ClassDef | ast.FunctionDef, lines: list[str]) -> str:
-    """Returns signature and docstring, and for a class its fields and public methods."""
+    """Returns the signature and docstring of a function, or of a class with its public members."""
     first = node.body[0]
     begin = min([node.lineno, *(each.lineno for each in node.decorator_list)])
     is_one_line = lines[first.lineno - 1].endswith(": ...")
     head = lines[begin - 1 : first.lineno - (not is_one_line)]
-    if not ast.get_docstring(node):  # an overload, or __init__, which the class documents
+    if not ast.get_docstring(node):  # an overload, or an __init__ that the class documents
         return textwrap.dedent("\n".join(head)).removesuffix(" ...") + " ..."
     parts = [textwrap.dedent("\n".join([*head, *lines[first.lineno - 1 : first.end_lineno]]))]
     members = node.body[1:] if isinstance(node, ast.ClassDef) else []
