@@ -16,13 +16,16 @@ def about(translator: Any) -> JSON:
     """Returns a description of the served model as a JSON object.
 
     Returns:
-        `name`: the name of the run. `parameters`: the number of parameters, or None for an exported
-        model. `trained_on`: a phrase that describes the training data. `bleu`: an object with
-        `score`, `signature` and `on` ("test set" or "validation set"). `demo`: whether the model
-        was trained only on the demo language. `opening`: a sentence from the model's test set.
-        `examples`: see `nmt.serving.examples`. `model`: the settings of the section `model`, the
-        vocabulary size and the label smoothing. Values that are missing from the run are None or
-        empty.
+        * `name`: the name of the run or, outside a run, of the model's directory.
+        * `parameters`: the number of parameters, or None for an exported model.
+        * `trained_on`: a phrase that describes the training data.
+        * `bleu`: an object with `score`, `signature` and `on` ("test set" or "validation set").
+        * `demo`: whether the model was trained only on the demo language.
+        * `opening`: a sentence from the model's test set.
+        * `examples`: see `nmt.serving.examples`.
+        * `model`: the settings of the section `model`, the vocabulary size and the label smoothing.
+
+        Values that are missing from the run are None or empty.
     """
     config = translator.config
     kinds = {corpus.kind() for corpus in config.data.train}
