@@ -243,6 +243,6 @@ def _bucket(value: int, bounds: Sequence[int]) -> int:
 
 
 def _names(bounds: Sequence[int]) -> list[str]:
-    """Returns the ranges between bounds: [0, 1, 2, 5] -> ["0", "1", "2-4", "5 or more"]."""
+    """Names the ranges between bounds: "0", "1", "2-4" and "5 or more" for [0, 1, 2, 5]."""
     inner = [f"{a:,}-{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in pairwise(bounds)]
     return [*inner, f"{bounds[-1]:,} or more"]

@@ -192,5 +192,5 @@ def _check_room(model: Model, source: int, target: int) -> None:
 def _check_length(side: str, ids: np.ndarray, limit: int | None) -> None:
     if limit is not None and len(ids) > limit:
         raise ArgumentError(
-            f"{{{side}}} has {len(ids)} tokens, above the maximum length of {limit}. Shorten it."
+            f"{{{side}}} has {len(ids)} tokens, but the maximum length is {limit}. Shorten it."
         )

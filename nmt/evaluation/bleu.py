@@ -1,8 +1,8 @@
 """Computes BLEU, chrF and TER of detokenized text with sacreBLEU.
 
-sacreBLEU: Post (2018). BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al.
-(2006). A signature records how a score was computed; only scores with equal signatures are
-comparable.
+References: Post (2018) for sacreBLEU, Papineni et al. (2002) for BLEU, Popović (2015) for chrF, and
+Snover et al. (2006) for TER. A signature records how a score was computed; only scores with equal
+signatures are comparable.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def bleu_interval(
 def interval(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[float, float]:
-    """Computes the interval of `bleu_interval` for any sacreBLEU metric."""
+    """Computes the 95% interval of any sacreBLEU metric as `bleu_interval` does."""
     scores = sorted(resampled_scores(metric, hypotheses, references))
     outside = len(scores) // 40  # 2.5% on each side
     return scores[outside], scores[-1 - outside]
@@ -202,7 +202,7 @@ def check_texts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
     """Checks that there are hypotheses, and that each list has one reference per hypothesis.
 
     Raises:
-        InputError: the numbers of lines differ or are 0, or a line has too many words.
+        InputError: there are no lines, their numbers differ, or a line has too many words.
     """
     for lines in references:
         if len(lines) != len(hypotheses):

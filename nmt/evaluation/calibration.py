@@ -1,7 +1,7 @@
 """Measures the calibration of a model's token probabilities on reference translations.
 
-Expected calibration error (ECE): Guo et al. (2017). Effect of label smoothing on the calibration of
-translation models: Müller et al. (2019).
+See Guo et al. (2017) for the expected calibration error (ECE), and Müller et al. (2019) for the
+effect of label smoothing on the calibration of translation models.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Bin:
-    """The tokens whose confidence is above `low` and at most `high`."""
+    """A bin of tokens, whose confidence is above `low` and at most `high`."""
 
     low: float
     high: float
@@ -88,7 +88,7 @@ def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
 
     Args:
         confidences: (N,) probabilities.
-        hits: (N,) whether each token is accurate.
+        hits: (N,) whether each prediction is accurate.
     """
     edges = np.linspace(0, 1, BINS + 1)
     places = np.digitize(confidences, edges[1:-1], right=True)

@@ -39,7 +39,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Contrastive:
-    """Contrastive accuracy by category and in total."""
+    """The accuracy on a file of contrastive pairs, by category and in total."""
 
     file: str
     total: Accuracy
@@ -57,7 +57,10 @@ class ContrastivePair:
 
 
 def read_contrastive(path: Path) -> list[ContrastivePair]:
-    """Reads contrastive pairs: tab-separated source, right and wrong translation, category.
+    """Reads contrastive pairs.
+
+    Each line contains a source sentence, a right translation, a wrong translation and a category,
+    separated by tabs.
 
     Raises:
         InputError: the file cannot be read or is empty, or a line is not a contrastive pair.
@@ -89,7 +92,7 @@ def _parsed(path: Path) -> Iterator[ContrastivePair]:
 def contrastive_accuracy(
     translator: Translator, pairs: Sequence[ContrastivePair], path: Path
 ) -> Contrastive:
-    """Computes a model's accuracy on contrastive pairs, which are scored as `nmt score` does.
+    """Computes a model's accuracy on contrastive pairs with the scores of `nmt score`.
 
     A pair counts as right if the log-probability of the right translation is higher than the
     log-probability of the wrong translation. Log-probabilities are not normalized by length.

@@ -294,7 +294,7 @@ def _warn(result: Evaluation, note: Note) -> None:
 def _given(
     path: str | Path, tests: TestSet, check: Callable[[Sequence[str], str], None]
 ) -> list[str]:
-    """Reads the translations in a file and checks their number and their text."""
+    """Reads translations from a file and checks their number and text."""
     lines = list(read_lines(Path(path)))
     for references, name in zip(tests.references, tests.reference_names, strict=True):
         if len(references) != len(lines):

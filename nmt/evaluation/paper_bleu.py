@@ -56,7 +56,7 @@ def paper_bleu(
     Args:
         hypotheses: one detokenized translation per sentence.
         references: one or more lists, each with one detokenized reference per sentence.
-        target_language: a key of `CONVENTIONS`.
+        target_language: "de" or "fr".
 
     Returns:
         The score, 0 to 100, and the bounds of its 95% confidence interval, see `bleu_interval`.

@@ -3,8 +3,8 @@
 A system is a configuration that was trained once, or several times with different seeds. There are
 two independent questions:
 
-* Over seeds: would the difference remain if the systems were trained again? Welch's t-test (1947)
-  compares the scores of the runs on the same test set.
+* Over seeds: would the difference remain if the systems were trained again? Welch's t-test (Welch,
+  1947) compares the scores of the runs on the same test set.
 * Over sentences: would the difference between these models remain on other sentences? Paired
   bootstrap resampling (Koehn, 2004) compares the models on resampled test sets.
 
@@ -65,7 +65,7 @@ def over_sentences(
     If each system has one run, the p-value is that of `sacrebleu --paired-bs`.
 
     Args:
-        scores, baseline: the score of each run.
+        scores, baseline: the score of each run of the system and of the baseline.
         resampled, baseline_resampled: the scores of each run on the resampled test sets, which are
             the same for all runs (see `resampled_scores`).
     """

@@ -105,8 +105,8 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
     """Returns a test set from sacreBLEU, downloaded at first use.
 
     Args:
-        config: the model's configuration, which determines the source language. Without it, the
-            source language is English if available, otherwise any.
+        config: the model's configuration, which determines the source language. If `config` is
+            None, an English source is preferred to other languages.
 
     Raises:
         ArgumentError: the test set does not exist or is not available in these languages.

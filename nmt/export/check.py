@@ -38,7 +38,7 @@ class Sample:
 
 
 def samples_of(translator: Translator) -> list[Sample]:
-    """Returns sentences of random subwords, with a fixed seed, and their greedy translations."""
+    """Returns sentences of random subwords (fixed seed) and their greedy translations."""
     drawn, tokenizer = random.Random(1), translator.tokenizer
     lengths = range(1, min(_LONGEST, translator.max_part // 2) + 1)
     ids = range(len(tokenizer.symbols) + 260, tokenizer.vocabulary_size)
@@ -73,7 +73,7 @@ def compare(
     """Compares an exported model with the original and returns the result as a message.
 
     Args:
-        samples: the translations by the original.
+        samples: sentences and the original's translations.
         translations: greedy translations by the exported model, with or without EOS.
         log_probabilities: the exported model's log-probabilities of the tokens in `samples`.
         name: name of the format.
@@ -90,7 +90,10 @@ def compare(
             f"up to {worst:.1e} (tolerance {TOLERANCE:.0e}). Nothing was exported. Try another "
             f"version of {package}."
         )
-    return f"{equal} greedy translations equal nmt's, log-probabilities within {worst:.0e}."
+    return (
+        f"{equal} greedy translations are identical to nmt's, and log-probabilities differ by at "
+        f"most {worst:.0e}."
+    )
 
 
 def agreement(

@@ -36,9 +36,10 @@ def model_card(model: LoadedModel) -> str:
             *_evaluation(scores),
             "## Limits and intended use",
             "",
-            f"For single sentences of up to {data.max_length - 1} tokens that are similar to the",
-            "training data. The model uses no context beyond the sentence. A fluent translation",
-            "can still be wrong: have translations checked wherever a mistake could do harm.",
+            f"The model is for single sentences of up to {data.max_length - 1} tokens that are",
+            "similar to the training data. It uses no context beyond the sentence. A fluent",
+            "translation can still be wrong: have translations checked wherever a mistake could do",
+            "harm.",
             "",
         ])
     )  # fmt: skip

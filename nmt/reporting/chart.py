@@ -72,8 +72,8 @@ def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axi
 
     Args:
         from_zero: whether a linear axis must contain 0.
-        is_log: whether the axis is logarithmic if the largest value is at least 5 times the
-            smallest. All values must then be positive.
+        is_log: whether to use a logarithmic axis if the largest of the values, which must be
+            positive, is at least 5 times the smallest.
     """
     low, high = min(values), max(values)
     if is_log and high >= 5 * low:
@@ -96,7 +96,7 @@ def progress_axis(end: float) -> Axis:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """Returns at most `_AT_MOST` points: the ends, and the extremes of equal intervals."""
+    """Returns at most `_AT_MOST` points: both ends, and each interval's lowest and highest."""
     if len(points) <= _AT_MOST:
         return list(points)
     inner, stretches = points[1:-1], _AT_MOST // 2 - 1

@@ -1,4 +1,4 @@
-"""Finds the model, the row of Table 3 and the test set of the paper for a configuration."""
+"""Finds the paper's model, row of Table 3 and test set that correspond to a configuration."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -55,7 +55,7 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
 
 
 def besides(config: Config) -> list[str]:
-    """Returns differences from the paper that cannot be expressed as settings."""
+    """Returns differences from the paper that are not differences in settings."""
     found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
     if config.training.precision == "bf16":
         found.append(
@@ -86,7 +86,7 @@ def table_3_row(config: Config) -> Row | None:
 
 
 def newstest(data: Data, split: Sequence[Corpus]) -> str | None:
-    """Returns "newstest2013" or "newstest2014" if the split is that test set, otherwise None.
+    """Returns "newstest2013" or "newstest2014" if the split is one of these, otherwise None.
 
     WMT14 is recognized by the name of the dataset on the Hugging Face Hub. The training data must
     also be WMT14.

@@ -132,7 +132,7 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def finished(run: RunRecord) -> str:
-    """Describes the finished model: its moving average or its number of averaged checkpoints."""
+    """Describes the finished model and how its weights were averaged."""
     if decay := (run.model or {}).get("ema_decay"):
         return f"finished model, moving average with decay {decay}"
     steps = (run.model or {}).get("averaged_steps")

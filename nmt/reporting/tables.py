@@ -91,7 +91,7 @@ def _cleaning_table(run: RunRecord) -> Table:
 
 
 def cost_table(runs: Sequence[RunRecord]) -> Table:
-    """Returns the cost of training: time, hardware, tokens, and FLOPs counted in two ways."""
+    """Returns a table of the cost of training: time, hardware, tokens, and FLOPs."""
     names: list[tuple[str, Callable[[RunRecord], str]]] = [
         ("Training time, validation included", _time_spent),
         ("Hardware", lambda run: "; ".join(map(machine, run.sittings)) or "not in the log"),

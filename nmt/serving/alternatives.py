@@ -69,7 +69,10 @@ def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
 
 
 def _through_word(whole: str, prefix: str, least: str) -> str:
-    """Returns `whole` up to the end of the first word after `prefix`, or of `least` if longer."""
+    """Returns `whole` up to the end of the first word after `prefix`.
+
+    The result is at least as long as `least`.
+    """
     word = _WORD.match(whole, len(prefix))
     return whole[: max(word.end() if word else len(prefix), len(least))]
 

@@ -29,7 +29,7 @@ def create_app(
     loaded: Callable[[Batcher], None] = lambda batcher: None,
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """Creates the application. When it is started, it starts the model processes.
+    """Creates the application. The model processes start with the application.
 
     Args:
         processes: see `Batcher`.
@@ -69,7 +69,7 @@ def create_app(
 
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
-        """Returns 200 while a model process is running; the body reports processes that ended."""
+        """Returns 200 unless all model processes have ended; the body says if some have ended."""
         problem = living_batcher_of(request).problem
         found = {"status": "degraded", "problem": problem} if problem else {"status": "ok"}
         return json_response(found)

@@ -203,7 +203,7 @@ class Batcher:
             prefixes: the prefix of each text's translation, or () for no prefixes.
 
         Returns:
-            A future of the result of `Translator.n_best`.
+            A future for the result of `Translator.n_best`.
 
         Raises:
             FullQueueError, NotReadyError: raised by this call, not by the future.
@@ -223,7 +223,7 @@ class Batcher:
             function: a module-level function; the function and its arguments are pickled.
 
         Returns:
-            A future of the function's result.
+            A future for the function's result.
 
         Raises:
             FullQueueError, NotReadyError: raised by this call, not by the future.
@@ -380,8 +380,8 @@ class Batcher:
         is delayed briefly until this process's share of the requests has arrived.
 
         Returns:
-            A batch or a request for a call, or None if the process has ended or the server is
-            stopping.
+            A batch of texts, a request that calls a function, or None if the process has ended or
+            the server is stopping.
         """
         while True:
             with self._changed:
@@ -499,7 +499,7 @@ def _requests(batch: Sequence[_Item]) -> int:
 
 
 def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
-    """Returns a batch of `wanted` and the items of `pool` whose lengths are closest to it.
+    """Returns a batch: `wanted` and the items of `pool` with the most similar lengths.
 
     Args:
         most: maximum number of texts in a batch; batches of long texts have fewer.

@@ -63,8 +63,8 @@ def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str,
     """Returns the translation directions of a model.
 
     Returns:
-        For each source language, its target languages; for each target language, the symbol and
-        space that sources must begin with, or "".
+        Maps each source language to its target languages, and each target language to the prefix
+        of its sources: a symbol and a space, or "".
     """
     tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
     if len(tags) < 2:

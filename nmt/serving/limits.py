@@ -8,8 +8,8 @@ class Limits:
     """Inclusive limits on requests.
 
     A request that is too large is refused with status 400 or 413. If the queue is full, the status
-    is 429, and the client may repeat the request. The statuses for `arrival_s` and `answer_s` are
-    408 and 503.
+    is 429, and the client may repeat the request. If `arrival_s` or `answer_s` is exceeded, the
+    status is 408 or 503, respectively.
     """
 
     queue: int = 256  # waiting requests

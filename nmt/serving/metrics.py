@@ -11,7 +11,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
-    """The metrics of one server, in a registry of their own."""
+    """The metrics of one server, in a separate Prometheus registry."""
 
     def __init__(self, batcher: Batcher):
         self._batcher = batcher

@@ -1,4 +1,4 @@
-"""Runs a model in a separate process, so that its work does not delay answers to other clients.
+"""Runs a model in a separate process, so that translation does not delay other clients.
 
 In a single process, the model and the event loop would slow each other down, because Python runs
 only one thread at a time.

@@ -60,7 +60,7 @@ class Connection(HttpToolsProtocol):
         is_head = self._is_whole or not self._has_head
         super().data_received(_without_upgrade(data) if is_head else data)
         if not self._has_head and self._size > _HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response(f"The headers have more than {_HEAD_BYTES:,} bytes.")
+            self.send_400_response(f"The headers exceed {_HEAD_BYTES:,} bytes.")
         elif not self._is_whole or self.cycle.response_complete:
             self._expect("request")  # uvicorn restarts its own idle timer with every chunk
 
@@ -113,7 +113,7 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def send_400_response(self, msg: str) -> None:
-        """See HttpToolsProtocol; sends JSON, like all other errors."""
+        """See HttpToolsProtocol. The response contains JSON, as for all other errors."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = json.dumps({"error": msg}).encode()
             head = (

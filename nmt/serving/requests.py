@@ -150,7 +150,7 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
     if (number or len(texts)) > limits.texts:
         raise HTTPException(400, f"A request may contain at most {limits.texts:,} texts.")
     if sum(map(len, texts)) > limits.characters:
-        raise HTTPException(400, f"A request may have at most {limits.characters:,} characters.")
+        raise HTTPException(400, f"A request may contain at most {limits.characters:,} characters.")
 
 
 async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:

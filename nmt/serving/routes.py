@@ -97,7 +97,7 @@ async def model(request: Request) -> Response:
 
 
 async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
-    """Returns a text and its translation, with which the page opens, or None if it has none."""
+    """Returns the page's opening text with its translation, or None if there is none."""
     if text is None:
         return None
     question = TranslateQuestion.model_validate({"text": text, "document": True})
