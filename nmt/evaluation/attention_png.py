@@ -47,7 +47,7 @@ def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
     parts = figure.subfigures(len(kinds), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, kind in zip(parts, kinds, strict=True):
         _draw(part, kind, margin)
-    with warnings.catch_warnings():  # missing glyphs become boxes
+    with warnings.catch_warnings():  # about missing glyphs, which become boxes
         warnings.simplefilter("ignore", UserWarning)
         figure.savefig(output, format="png")
 

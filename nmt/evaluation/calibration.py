@@ -41,7 +41,7 @@ class Calibration:
     """
 
     ece: Share
-    confidence: Share  # mean of all tokens
+    confidence: Share  # mean over all tokens
     accuracy: Share
     tokens: int
     sentences: int

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from nmt.errors import InputError, Note, count
 
-# sentencepiece's mark before a word, unless it is part of a bar chart (▁▂▃); subword-nmt's mark
-# after each subword but the last of a word
+# sentencepiece's mark before a word, unless the mark is part of a bar chart (▁▂▃), or subword-nmt's
+# mark after each subword except the last of a word
 _PIECE = re.compile(r"(?:^|\s)▁(?![▁-█])|\S+@@(?:\s|$)")
-# A space before a full stop or comma, entities written by Moses, split hyphens
+# A space before a full stop or comma, an entity written by Moses, or a split hyphen
 _TOKENIZED = re.compile(r"\S [.,](?:\s|$)|&(?:apos|quot|amp|lt|gt|#91|#93|#124);|@-@|##AT##")
 # Maximum share of lines with marks of tokenization among the non-blank lines. The share is at most
 # 0.5% in German and English newstests, captions, parliament and Tatoeba, and at least 95% in

@@ -51,7 +51,7 @@ def export(
         if format == "ctranslate2":
             found = export_ctranslate2(translator, folder, quantization or "float32")
         else:
-            from nmt.export.huggingface import export_huggingface  # needs the extra
+            from nmt.export.huggingface import export_huggingface  # requires an extra
 
             found = export_huggingface(translator, folder, loaded)
         note(f"{format}: {found}")

@@ -195,7 +195,7 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
             "(tokenizer.model), because this tokenizer normalizes text differently from tokenizers "
             "that nmt trains. Export to ctranslate2 instead."
         )
-    ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # `save` raises no OSError
+    ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # `save` does not raise OSError
     (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")
     contents = {
         HUGGINGFACE_CONFIG: settings_of(config),

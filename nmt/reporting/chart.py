@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 2000, 1000  # size of the box; y grows downwards
-_AT_MOST = 1000  # maximum points per line, which is enough for zooming in
+_AT_MOST = 1000  # maximum number of points per line, which is enough for zooming in
 
 
 @dataclass(frozen=True)

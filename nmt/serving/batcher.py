@@ -272,7 +272,7 @@ class Batcher:
 
     def _pass_work(self, process: ModelProcess) -> None:
         """Passes work to a process until the process has ended or the server is stopping."""
-        took_s = 0.0  # seconds of the last batch
+        took_s = 0.0  # duration of the last batch
         while (window := self._next(process, took_s * _PATIENCE)) is not None:
             began = time.perf_counter()
             try:

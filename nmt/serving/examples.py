@@ -15,7 +15,8 @@ JSON = dict[str, Any]
 
 _LONGEST = 16  # maximum number of words in an example
 _MOVED = 3  # minimum distance, in words, between two words in reverse order
-_LIKELY, _CLOSE = 0.3, 0.1  # minimum probability of an ambiguous token; maximum difference
+# Minimum probability of an ambiguous token; maximum difference from the probability of another word
+_LIKELY, _CLOSE = 0.3, 0.1
 
 
 def examples(translator: Translator, sources: Sequence[str]) -> JSON:

@@ -24,7 +24,7 @@ from nmt.translator import Translator
 
 Side = Literal["source", "target"]
 
-_DIGITS = 6  # digits after the decimal point
+_DIGITS = 6  # decimal places
 _LISTED = 10  # number of most likely tokens that are listed
 _STRONGEST = 5  # number of feed-forward units that are listed
 # The page shows the paper's formulas, so all other settings must have their defaults.
