@@ -1,6 +1,6 @@
-"""Analyzes translations: scores by source length and word frequency, faults, calibration.
+"""Analyzes translations by source length and word frequency; measures faults and calibration.
 
-docs/analysis.md defines each figure and names its source. Words are those that BLEU counts.
+docs/analysis.md defines each measure and cites its source. Words are the tokens that BLEU counts.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from nmt.evaluation.test_sets import TestSet
 from nmt.runs.found_model import FoundModel
 from nmt.translator import Translator
 
-LENGTHS = (10, 20, 30, 40, 50, 60)  # words; the bounds of both lists are compare-mt's defaults
+LENGTHS = (10, 20, 30, 40, 50, 60)  # source words; both lists are compare-mt's defaults
 FREQUENCIES = (1, 2, 3, 4, 5, 10, 100, 1000)  # occurrences in the training data
 
 _REPEATED_WORDS, _EXCESS = 4, 2  # n and t of Guerreiro et al. (2023)
@@ -28,37 +28,35 @@ Words = Callable[[str], list[str]]  # splits a text into words
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """The scores of the sentences whose sources have a certain number of words."""
+    """The scores of the sentences in a range of source lengths."""
 
     words: str  # such as "10-19"
     sentences: int
-    bleu: float | None  # None without sentences
+    bleu: float | None  # None if there are no sentences
     bleu_interval: tuple[float, float] | None  # 95%
     chrf: float | None
 
 
 @dataclass(frozen=True)
 class FrequencyBucket:
-    """The accuracy of the words that occur a certain number of times in the training targets."""
+    """The accuracy of the words in a range of frequencies in the training targets."""
 
     occurrences: str  # such as "5-9"
     reference_words: int
     translation_words: int
-    matches: int  # words of a translation that its reference has too, each counted once
-    precision: float | None  # matches per translation word; None without such words
-    recall: float | None  # matches per reference word
+    matches: int  # words that translations share with their references (clipped counts)
+    precision: float | None  # matches per translation word; None if there are none
+    recall: float | None  # matches per reference word; None if there are none
     f_measure: float | None
 
 
 @dataclass(frozen=True)
 class Faults:
-    """The number of suspicious texts of each kind."""
+    """The number of texts with each kind of fault."""
 
-    empty: int  # although the source is not
+    empty: int  # empty, although the source is not empty
     copies: int  # equal to the source
-    repetitive: (
-        int  # a sequence of four words occurs two or more times more often than any in the source
-    )
+    repetitive: int  # the maximum count of a 4-gram exceeds that in the source by 2 or more
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Analysis:
     sentences: int
     length_ratio: float  # words of the translations per word of the references
     translations: Faults
-    references: Faults  # of the first list
+    references: Faults  # in the first list of references
     by_source_length: list[LengthBucket]
     by_word_frequency: list[FrequencyBucket] | None
     calibration: Calibration | None
@@ -86,11 +84,12 @@ def analyze(
 
     Args:
         counting: the options of BLEU.
-        found: the model, whose training data gives the frequencies of words.
-        translator: the same model, for the calibration.
+        found: the model whose training data is used to count word frequencies.
+        translator: the same model, loaded for translation; used to measure calibration. If `found`
+            or `translator` is None, the analysis contains neither word frequencies nor calibration.
 
     Raises:
-        InputError: the tokenizer for the source language is not installed.
+        InputError: BLEU's tokenizer for the source language is not installed.
     """
     assert tests.sources is not None
     words = words_of(counting)
@@ -100,7 +99,7 @@ def analyze(
     missing: list[str] = []
     frequencies = calibrated = None
     if found is None or translator is None:
-        missing.append("word frequencies and calibration: there is no model")
+        missing.append("word frequencies and calibration: no model was given")
     else:
         try:
             counts = training_counts(training_data(found), translator.tokenizer, words)
@@ -125,7 +124,7 @@ def analyze(
 
 
 def words_of(counting: Counting) -> Words:
-    """Returns the function that splits a text into the words that BLEU counts."""
+    """Returns a function that splits a text into the words that BLEU counts."""
     metric = bleu_metric(**counting)
     return lambda text: metric._preprocess_segment(text).split()
 
@@ -136,7 +135,7 @@ def by_source_length(
     sources: Sequence[Sequence[str]],
     counting: Counting,
 ) -> list[LengthBucket]:
-    """Computes BLEU and chrF of the sentences in each range of source lengths, in words."""
+    """Computes BLEU and chrF for each range of source lengths in words."""
     places: list[list[int]] = [[] for _ in range(len(LENGTHS) + 1)]
     for index, words in enumerate(sources):
         places[_bucket(len(words), LENGTHS)].append(index)
@@ -156,10 +155,10 @@ def by_word_frequency(
     references: Iterable[Sequence[str]],
     counts: Counter[str],
 ) -> list[FrequencyBucket]:
-    """Computes the accuracy of words by their frequency, as compare-mt does (Neubig et al., 2019).
+    """Computes the accuracy of words by frequency, as compare-mt does (Neubig et al., 2019).
 
     Args:
-        translations, references: the words of each sentence.
+        translations, references: the words of each translation and reference.
         counts: the frequency of each word in the training data.
     """
     totals = [[0, 0, 0] for _ in range(len(FREQUENCIES) + 1)]
@@ -185,7 +184,7 @@ def training_data(model: FoundModel) -> PreparedData:
     """Opens the data that the model was trained on.
 
     Raises:
-        InputError: `data.directory` has no prepared data, or other data than the model's.
+        InputError: `data.directory` does not contain the data that the model was trained on.
     """
     directory = Path(model.config.data.directory)
     data = PreparedData.open(directory, "It is needed to count the words of the training targets.")
@@ -195,7 +194,9 @@ def training_data(model: FoundModel) -> PreparedData:
 
 
 def training_counts(data: PreparedData, tokenizer: Tokenizer, words: Words) -> Counter[str]:
-    """Counts the words of the training targets, each pair once, whatever the weight of its corpus.
+    """Counts the words of the training targets.
+
+    Each pair is counted once, regardless of the weight of the pair's corpus.
 
     Raises:
         InputError: a shard is damaged.
@@ -232,7 +233,7 @@ def _faults(
 
 
 def _repeats(words: Sequence[str]) -> int:
-    """Returns how often the most frequent sequence of `_REPEATED_WORDS` words occurs."""
+    """Returns the count of the most frequent sequence of `_REPEATED_WORDS` words."""
     shifted = (words[i:] for i in range(_REPEATED_WORDS))
     return max(Counter(zip(*shifted, strict=False)).values(), default=0)
 
@@ -242,6 +243,6 @@ def _bucket(value: int, bounds: Sequence[int]) -> int:
 
 
 def _names(bounds: Sequence[int]) -> list[str]:
-    """Names the ranges that begin at each of the bounds: 0, 1, 2-4, 5 or more."""
+    """Names the ranges between bounds: "0", "1", "2-4" and "5 or more" for [0, 1, 2, 5]."""
     inner = [f"{a:,}-{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in pairwise(bounds)]
     return [*inner, f"{bounds[-1]:,} or more"]

@@ -1,4 +1,4 @@
-"""Makes tables of an analysis, for `nmt evaluate` and for the report."""
+"""Formats an analysis as tables for `nmt evaluate` and for the report."""
 
 from nmt.evaluation.analysis import Analysis
 from nmt.evaluation.calibration import Calibration
@@ -7,7 +7,7 @@ from nmt.evaluation.table import Table
 
 
 def analysis_tables(analysis: Analysis) -> list[Table]:
-    """Returns the tables of an analysis; parts that it lacks are named in a note."""
+    """Returns the tables of an analysis. A note names the parts that were not computed."""
     tables = [_by_length(analysis), _faults(analysis)]
     if analysis.by_word_frequency is not None:
         rows = [
@@ -70,7 +70,7 @@ def contrastive_table(found: Contrastive) -> Table:
     rows = [_accuracy(name, each) for name, each in found.categories.items()]
     rows.append(_accuracy("total", found.total))
     columns = ["category", "pairs", "right", "accuracy", "95% interval"]
-    return Table(f"Contrastive pairs of {found.file}", columns, rows)
+    return Table(f"Contrastive pairs in {found.file}", columns, rows)
 
 
 def _accuracy(name: str, found: Accuracy) -> list[str]:

@@ -1,7 +1,6 @@
 """Computes the attention weights for a sentence pair and writes them to PNG or HTML files.
 
-The pictures correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show the decoder, and
-can be made for any sentence pair.
+The pictures correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show the decoder.
 """
 
 import base64
@@ -28,15 +27,17 @@ from nmt.model.special_ids import BOS_ID
 from nmt.runs.model_directory import refuse_exported
 from nmt.translator import Translator
 
-_MAX_WEIGHTS = 100_000_000  # 400 MB and an HTML page of 130 MB; base model: 830 tokens per side
+# 400 MB in memory, or an HTML page of 130 MB; 830 tokens per side with the base model
+_MAX_WEIGHTS = 100_000_000
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
     """Attention weights of one sentence pair; each query's weights sum to 1.
 
-    Row i of `cross` and `decoder` belongs to the step that predicts `target_pieces[i]`. It holds
-    the weights over `source_pieces` and `read_pieces`, respectively.
+    Row i of `cross` and `decoder` belongs to the step that predicts `target_pieces[i]`. In
+    `cross`, the row contains the weights over `source_pieces`, and in `decoder`, the weights over
+    `read_pieces`.
     """
 
     source_pieces: list[str]  # (S), </s> last
@@ -53,13 +54,13 @@ def attention_of(
     """Computes the attention weights of a model for a sentence and its translation.
 
     Args:
-        model: a translator, or the path of a model, checkpoint or run directory. A path is loaded
-            in fp32.
+        model: a translator, or the path of a model, checkpoint or run directory, which is loaded in
+            fp32.
         source: one sentence as plain text.
         target: the translation, or None for the model's own translation.
 
     Raises:
-        InputError: the sentence is empty or exceeds the maximum length, or there are more than
+        InputError: `source` is empty, a sentence exceeds the maximum length, or there are more than
             `_MAX_WEIGHTS` weights.
         NoModelError: there is no usable model, or its weights are NaN.
     """
@@ -98,7 +99,7 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
     """Writes the attention weights of a sentence pair to a .png or .html file.
 
     Raises:
-        ArgumentError: the file has another extension or cannot be written.
+        ArgumentError: `output` does not end in .png or .html, or cannot be written.
         InputError, NoModelError: see `attention_of` and `write_png`.
     """
     check_output(output)
@@ -182,7 +183,7 @@ def _check_room(model: Model, source: int, target: int) -> None:
     layers = model.encoder_layers * source**2 + model.decoder_layers * target * (source + target)
     if model.heads * layers > _MAX_WEIGHTS:
         raise InputError(
-            f"The sentences ({source:,} source tokens, {target:,} target tokens) have "
+            f"The sentences ({source:,} source tokens, {target:,} target tokens) require "
             f"{model.heads * layers:,} attention weights, more than the maximum of "
             f"{_MAX_WEIGHTS:,}. Shorten the sentences."
         )
@@ -191,5 +192,5 @@ def _check_room(model: Model, source: int, target: int) -> None:
 def _check_length(side: str, ids: np.ndarray, limit: int | None) -> None:
     if limit is not None and len(ids) > limit:
         raise ArgumentError(
-            f"{{{side}}} has {len(ids)} tokens, above the maximum length of {limit}. Shorten it."
+            f"{{{side}}} has {len(ids)} tokens, but the maximum length is {limit}. Shorten it."
         )

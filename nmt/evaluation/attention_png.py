@@ -1,4 +1,4 @@
-"""Plots attention weights as PNG with matplotlib, for `nmt attention` and TensorBoard."""
+"""Plots attention weights as PNG images with matplotlib for `nmt attention` and TensorBoard."""
 
 import warnings
 from collections.abc import Sequence
@@ -25,15 +25,15 @@ class HeatMaps:
 
     @property
     def inches(self) -> tuple[float, float]:
-        """The width and height of one head's heat map."""
+        """The width and height of one head's heat map in inches."""
         return len(self.keys) * _TOKEN_INCHES, len(self.queries) * _TOKEN_INCHES
 
 
 def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
-    """Plots all heat maps, one row per layer and one column per head; darker means more weight.
+    """Plots all heat maps, one row per layer and one column per head. Larger weights are darker.
 
     Raises:
-        InputError: matplotlib (the extra "plots") is missing, or the image would be too large.
+        InputError: matplotlib (extra "plots") is not installed, or the image would be too large.
     """
     margin = 0.085 * max(len(name) for kind in kinds for name in (*kind.queries, *kind.keys))
     width = max(kind.weights.shape[1] * (kind.inches[0] + 0.2) for kind in kinds) + margin + 0.6
@@ -47,7 +47,7 @@ def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
     parts = figure.subfigures(len(kinds), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, kind in zip(parts, kinds, strict=True):
         _draw(part, kind, margin)
-    with warnings.catch_warnings():  # missing glyphs become boxes
+    with warnings.catch_warnings():  # about missing glyphs, which become boxes
         warnings.simplefilter("ignore", UserWarning)
         figure.savefig(output, format="png")
 

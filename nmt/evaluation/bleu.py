@@ -1,8 +1,8 @@
 """Computes BLEU, chrF and TER of detokenized text with sacreBLEU.
 
-sacreBLEU: Post (2018). BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al.
-(2006). A signature records how a score was computed; only scores with equal signatures are
-comparable.
+References: Post (2018) for sacreBLEU, Papineni et al. (2002) for BLEU, Popović (2015) for chrF, and
+Snover et al. (2006) for TER. A signature records how a score was computed; only scores with equal
+signatures are comparable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A baseline's scores, and how much the scores of the translations differ from them."""
+    """The scores of a baseline, and the differences between the translations and the baseline."""
 
     bleu: float  # baseline, 0 to 100
     bleu_difference: float  # translations minus baseline
@@ -63,8 +63,8 @@ def score(
         references: one or more lists, each with one detokenized reference per sentence.
 
     Raises:
-        InputError: there is nothing to score, or the numbers of lines differ. `bleu_metric` lists
-            further errors.
+        InputError: there is nothing to score, or the numbers of lines differ. For other errors, see
+            `bleu_metric`.
     """
     from sacrebleu.metrics.chrf import CHRF  # slow to import
 
@@ -88,7 +88,7 @@ def bleu_interval(
 
     The bounds are the 2.5% and 97.5% quantiles of BLEU in 1000 resamples of the sentences.
     `sacrebleu --confidence` uses the same resamples, but prints their mean and half the width of
-    the interval. An interval around the mean could exceed 100 near BLEU 100. The environment
+    the interval; if BLEU is near 100, an interval around the mean could exceed 100. The environment
     variable SACREBLEU_SEED sets the seed (default 12345).
     """
     check_texts(hypotheses, references)
@@ -98,7 +98,7 @@ def bleu_interval(
 def interval(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[float, float]:
-    """Returns the interval of `bleu_interval` for any metric of sacreBLEU."""
+    """Computes the 95% interval of any sacreBLEU metric as `bleu_interval` does."""
     scores = sorted(resampled_scores(metric, hypotheses, references))
     outside = len(scores) // 40  # 2.5% on each side
     return scores[outside], scores[-1 - outside]
@@ -107,10 +107,10 @@ def interval(
 def resampled_scores(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[float]:
-    """Returns the scores of 1000 resamples of the sentences, each 0 to 100.
+    """Returns the scores of 1000 resamples of the sentences, each from 0 to 100.
 
-    All translations of a test set are scored on the same resamples (see `bleu_interval` for the
-    seed), so the scores of two systems are paired.
+    All systems are scored on the same resamples of a test set (see `bleu_interval` for the seed),
+    so the scores of two systems are paired.
     """
     from sacrebleu.significance import _bootstrap_resample
 
@@ -122,7 +122,7 @@ def resampled_scores(
 def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, str]:
     """Returns the translation edit rate (edits per 100 reference words) and its signature.
 
-    Scoring thousands of sentences takes seconds, and longer if the translations are worse.
+    Scoring thousands of sentences takes seconds, or longer if the translations are poor.
     """
     from sacrebleu.metrics.ter import TER
 
@@ -141,7 +141,7 @@ def compare(
     """Compares translations with a baseline by paired bootstrap resampling (Koehn, 2004).
 
     Uses the 1000 resamples of `sacrebleu --paired-bs`; see `bleu_interval` for the seed. If both
-    scores are equal, p is 1, although sacreBLEU may report 0.001.
+    scores are equal, the p-value is 1, whereas sacreBLEU may report 0.001.
     """
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
@@ -177,9 +177,9 @@ def bleu_metric(
         raise ArgumentError("Unknown {tokenize} {}. Choose one of: {}.", tokenize, known)
     language = language_of(target_language or "") if tokenize is None else ""
     try:
-        # force: no warnings about tokenized text, see `plain_text`
+        # `force` disables warnings about tokenized text, see `plain_text`
         return BLEU(lowercase=lowercase, tokenize=tokenize, trg_lang=language, force=True)
-    except (ImportError, RuntimeError):  # ja and ko need a morphological analyser
+    except (ImportError, RuntimeError):  # ja and ko need a morphological analyzer
         name = tokenize or f"target language {target_language}"
         extra = tokenize.partition("-")[0] if tokenize else language
         raise InputError(
@@ -194,15 +194,15 @@ def bleu_metric(
 
 
 def language_of(tag: str) -> str:
-    """Removes region and script from a language tag: zh_CN, zh-Hant -> zh."""
+    """Removes the region and script from a language tag: zh_CN and zh-Hant become zh."""
     return re.split("[-_]", tag.lower())[0]
 
 
 def check_texts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Checks that there are hypotheses, and one reference per hypothesis in each list.
+    """Checks that there are hypotheses, and that each list has one reference per hypothesis.
 
     Raises:
-        InputError: the numbers of lines differ or are 0, or a line has too many words.
+        InputError: there are no lines, their numbers differ, or a line has too many words.
     """
     for lines in references:
         if len(lines) != len(hypotheses):

@@ -1,7 +1,7 @@
-"""Measures how well a model's token probabilities are calibrated, on reference translations.
+"""Measures the calibration of a model's token probabilities on reference translations.
 
-Expected calibration error (ECE): Guo et al. (2017). On translation models and label smoothing:
-Müller et al. (2019).
+See Guo et al. (2017) for the expected calibration error (ECE), and Müller et al. (2019) for the
+effect of label smoothing on the calibration of translation models.
 """
 
 from collections.abc import Sequence
@@ -23,40 +23,40 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Bin:
-    """The tokens whose confidence is above `low` and at most `high`."""
+    """A bin of tokens, whose confidence is above `low` and at most `high`."""
 
     low: float
     high: float
     tokens: int
-    confidence: Share | None  # mean; None without tokens
+    confidence: Share | None  # mean; None if there are no tokens
     accuracy: Share | None
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The confidence and accuracy of a model that reads the references.
+    """The confidence and accuracy of a model's predictions of reference tokens.
 
-    The confidence is the probability of the most likely token. The token is accurate if it is the
-    reference's. EOS counts as a token.
+    The confidence is the probability of the most likely token. A prediction is accurate if the most
+    likely token is the reference token. EOS counts as a token.
     """
 
     ece: Share
-    confidence: Share  # mean of all tokens
+    confidence: Share  # mean over all tokens
     accuracy: Share
     tokens: int
     sentences: int
-    too_long: int  # sentences that are left out because they are too long for the model
-    label_smoothing: float  # the setting with which the model was trained
+    too_long: int  # sentences left out because they are too long for the model
+    label_smoothing: float  # setting in the model's training
     bins: list[Bin]  # of equal width
 
 
 def calibration(
     translator: Translator, sources: Sequence[str], references: Sequence[str]
 ) -> Calibration:
-    """Computes the calibration of a model, with teacher forcing.
+    """Computes the calibration of a model under teacher forcing.
 
     Raises:
-        NoModelError: the model was exported, or its scores are NaN.
+        NoModelError: the model is an exported model, or its scores are NaN.
         InputError: every sentence is too long for the model.
     """
     sides = (translator.tokenizer.encode_batch(side) for side in (sources, references))
@@ -84,11 +84,11 @@ def calibration(
 
 
 def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
-    """Sorts tokens into `BINS` bins of equal width by their confidence.
+    """Sorts tokens by confidence into `BINS` bins of equal width.
 
     Args:
         confidences: (N,) probabilities.
-        hits: (N,) whether each token is accurate.
+        hits: (N,) whether each prediction is accurate.
     """
     edges = np.linspace(0, 1, BINS + 1)
     places = np.digitize(confidences, edges[1:-1], right=True)
@@ -101,7 +101,7 @@ def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
 
 
 def expected_calibration_error(bins: Sequence[Bin]) -> float:
-    """Returns the mean over tokens of |accuracy - confidence| of their bins."""
+    """Returns the mean of |accuracy - confidence| over the bins, weighted by number of tokens."""
     gaps = [
         each.tokens * abs(each.accuracy - each.confidence)
         for each in bins

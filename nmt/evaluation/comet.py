@@ -40,7 +40,7 @@ class Comet:
     def score(
         self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
     ) -> float:
-        """Returns the mean score of the sentences, which is about 0 to 1 for most models."""
+        """Returns the mean score of the sentences, which is between 0 and 1 for most models."""
         import torch
 
         rows = [

@@ -1,6 +1,7 @@
 """Measures how often a model prefers a right translation to a wrong one.
 
-Contrastive pairs: LingEval97 (Sennrich, 2017) and ContraPro (Müller et al., 2018).
+Collections of contrastive pairs are, for example, LingEval97 (Sennrich, 2017) and ContraPro (Müller
+et al., 2018).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ _Z = 1.96  # quantile of the normal distribution for a 95% interval
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of pairs whose right translation has the higher score."""
+    """The share of pairs in which the right translation has the higher score."""
 
     pairs: int
     right: int
@@ -28,7 +29,7 @@ class Accuracy:
 
     @classmethod
     def of(cls, results: Sequence[bool]) -> Self:
-        """Counts the results of one or more pairs."""
+        """Returns the accuracy for the results of one or more pairs."""
         n, right = len(results), sum(results)
         share, spread = right / n, _Z**2 / n
         middle = (share + spread / 2) / (1 + spread)
@@ -38,16 +39,16 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Contrastive:
-    """Contrastive accuracy by category and in total."""
+    """The accuracy on a file of contrastive pairs, by category and in total."""
 
     file: str
     total: Accuracy
-    categories: dict[str, Accuracy]  # in the order of the file
+    categories: dict[str, Accuracy]  # in order of first occurrence in the file
 
 
 @dataclass(frozen=True)
 class ContrastivePair:
-    """A line of a file of contrastive pairs."""
+    """A source sentence with a right and a wrong translation."""
 
     source: str
     right: str
@@ -56,7 +57,10 @@ class ContrastivePair:
 
 
 def read_contrastive(path: Path) -> list[ContrastivePair]:
-    """Reads contrastive pairs: tab-separated source, right and wrong translation, category.
+    """Reads contrastive pairs.
+
+    Each line contains a source sentence, a right translation, a wrong translation and a category,
+    separated by tabs.
 
     Raises:
         InputError: the file cannot be read or is empty, or a line is not a contrastive pair.
@@ -88,14 +92,17 @@ def _parsed(path: Path) -> Iterator[ContrastivePair]:
 def contrastive_accuracy(
     translator: Translator, pairs: Sequence[ContrastivePair], path: Path
 ) -> Contrastive:
-    """Scores the pairs of a file as `nmt score` does.
+    """Computes a model's accuracy on contrastive pairs with the scores of `nmt score`.
 
-    A pair counts as right if the log-probability of the right translation is higher than that of
-    the wrong one. Log-probabilities are not divided by the length.
+    A pair counts as right if the log-probability of the right translation is higher than the
+    log-probability of the wrong translation. Log-probabilities are not normalized by length.
+
+    Args:
+        path: the file of the pairs, for messages.
 
     Raises:
         InputError: a text is too long for the model.
-        NoModelError: the model was exported, or its scores are NaN.
+        NoModelError: the model is an exported model, or its scores are NaN.
     """
     from nmt.decoding.score import max_tokens, score_translations  # imports torch
 
@@ -104,7 +111,7 @@ def contrastive_accuracy(
         texts = [pair.source, pair.right, pair.wrong]
         if max(map(len, translator.tokenizer.encode_batch(texts))) >= limit:
             raise InputError(
-                f"{path}:{number}: The line has a text of more than {limit:,} tokens. Shorten it."
+                f"{path}:{number}: A text in the line has more than {limit:,} tokens. Shorten it."
             )
     targets = [*(pair.right for pair in pairs), *(pair.wrong for pair in pairs)]
     sources = [pair.source for pair in pairs] * 2

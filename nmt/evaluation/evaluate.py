@@ -1,6 +1,6 @@
-"""`nmt evaluate`: scores translations of a test set, by a model or from a file.
+"""`nmt evaluate`: scores translations of a test set by a model or from a file.
 
-This module imports torch only for models in PyTorch, as `nmt.translator` does.
+Like `nmt.translator`, this module imports torch only for PyTorch models.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,22 +67,23 @@ def evaluate(
         model: a model, checkpoint or run directory, or a model exported to CTranslate2; optional
             with `hypothesis`.
         source: text file to translate, plain or compressed.
-        reference: one or more text files with as many lines as `source`. COMET uses only the first
-            file.
+        reference: one or more text files, each with one reference per line of `source`. COMET uses
+            only the first file.
         test_set: a test set of sacreBLEU, such as "wmt14/full". If neither `reference` nor
             `test_set` is given, the model's own `data.test` is used.
         hypothesis: file with translations, which are scored instead of a model's translations.
             COMET and the analysis also require `source`.
         baseline: file with another system's translations, for a paired significance test.
         comet: name of a COMET model for an additional score.
-        analysis: whether to analyze the translations (see `nmt.evaluation.analysis`). Opens the
-            model's `data.directory`, if its data is that of the model, to count words.
-        contrastive: file of contrastive pairs, for the model's accuracy on them (see
+        analysis: whether to analyze the translations (see `nmt.evaluation.analysis`). Words are
+            counted in the model's `data.directory` if it contains the data that the model was
+            trained on.
+        contrastive: file of contrastive pairs on which the model's accuracy is measured (see
             `nmt.evaluation.contrastive`).
-        target_language: None for the model's target language.
+        target_language: the target language, or None for the model's target language.
         lowercase, tokenize: options of BLEU, see `Counting`.
-        output: file for the translations, one per line.
-        device, precision: see `Translator.load`; by default fp32 on every device.
+        output: file to which the translations are written, one per line.
+        device, precision: see `Translator.load`. The default precision is fp32 on every device.
         options: search options for the model's translations.
         note: called with each user-facing message.
 
@@ -181,7 +182,7 @@ def _test_set(
     language: str,
     note: Note,
 ) -> TestSet:
-    """Returns the test set: from files, from sacreBLEU, or the model's own."""
+    """Returns the test set from files or from sacreBLEU, or else the model's own test set."""
     if reference:
         return test_sets.from_files(source, reference)
     if name is not None:
@@ -207,7 +208,7 @@ def _loaded(
     is_scoring: bool,
     note: Note,
 ) -> Translator:
-    """Loads a model; raises NoModelError if it is exported but has to score translations."""
+    """Loads a model; raises NoModelError if an exported model has to score translations."""
     if is_exported(found.directory):
         if is_scoring:
             from nmt.runs.model_directory import refuse_exported  # imports torch
@@ -284,16 +285,16 @@ def _warn(result: Evaluation, note: Note) -> None:
         )
     elif is_hopeless:
         note(
-            f"nmt: warning: BLEU on {tests.name} is near 0. If the translations fit other lines, "
-            "check that sources and references match. If they repeat words, train longer, or "
-            "check that the loss fell."
+            f"nmt: warning: BLEU on {tests.name} is near 0. If the translations belong to other "
+            "lines, check that sources and references match. If the translations repeat words, "
+            "train longer, or check that the loss decreased."
         )
 
 
 def _given(
     path: str | Path, tests: TestSet, check: Callable[[Sequence[str], str], None]
 ) -> list[str]:
-    """Reads the translations in a file and checks their number and their text."""
+    """Reads translations from a file and checks their number and text."""
     lines = list(read_lines(Path(path)))
     for references, name in zip(tests.references, tests.reference_names, strict=True):
         if len(references) != len(lines):

@@ -1,4 +1,4 @@
-"""Joins JavaScript modules into one script, so that a page does not request each module."""
+"""Bundles JavaScript modules in one script, so that a page does not request each module."""
 
 import re
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
     """Returns a script that contains a module and all modules that it imports.
 
     Each module becomes a global constant, `$name`, with its exports as properties. Dynamic imports
-    stay as they are.
+    are left unchanged.
 
     Args:
-        modules: the source of each module by name. A module names what it imports in braces, and
-            exports only constants and functions.
-        entry: the module that imports the others.
-        done: names of the modules that the page's earlier scripts contain; the names of this
-            script's modules are added.
+        modules: maps the name of each module to its source. The modules must import names in braces
+            and export only constants and functions.
+        entry: name of the module that imports the other modules.
+        done: names of the modules in earlier scripts of the page, which are left out. The names of
+            the modules in this script are added to `done`.
 
     Raises:
         KeyError: a module is missing.
@@ -34,5 +34,5 @@ def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
 
 
 def exports(source: str) -> str:
-    """Returns the names of a module's exports in braces: `{ find, element }`."""
+    """Returns the names of a module's exports in braces, for example `{ find, element }`."""
     return f"{{ {', '.join(_EXPORT.findall(source))} }}"

@@ -1,4 +1,4 @@
-"""Computes BLEU as in the paper: of Moses tokens that are split at hyphens, by multi-bleu.
+"""Computes BLEU as in the paper: multi-bleu on Moses tokens that are split at hyphens.
 
 The paper does not describe how BLEU was computed. For German, this module follows the authors'
 published script, get_ende_bleu.sh of tensor2tensor. The script replaces Unicode punctuation in the
@@ -7,9 +7,10 @@ stay), tokenizes with Moses, writes `rich-text` as `rich ##AT##-##AT## text`, an
 multi-bleu.perl. The authors' reference was already tokenized and had straight quotation marks
 (tensor2tensor, issue 317). This module therefore straightens the quotation marks of the reference,
 so a „ in a translation never matches, as in the authors' evaluation. No script was published for
-French; this module applies the same steps to both sides, with Moses' French rules.
+French, for which this module applies the same steps, with Moses' French rules, to the translations
+and to the references.
 
-The difference from sacreBLEU depends on the text: see docs/paper.md. The score is comparable only
+The difference from sacreBLEU depends on the text (see docs/paper.md). The score is comparable only
 with the paper's scores and with scores computed in the same way.
 
 For 269,089 German sentences (news, captions, web, parliament), this module and the Perl scripts
@@ -43,7 +44,7 @@ _PUNCTUATION = dict(
 _QUOTES = dict.fromkeys("„‟«»", '"') | dict.fromkeys("‚‘‛‹›", "'")
 _OF_THE_SCRIPT = str.maketrans(_PUNCTUATION)
 _OF_THE_GERMAN_REFERENCE = str.maketrans(_PUNCTUATION | _QUOTES)
-# On bytes, as in the authors' perl -ple: splits both hyphens of "vis-à-vis" and one of "a-b-c"
+# Matches bytes, as the authors' perl -ple does: both hyphens of "vis-à-vis" and one of "a-b-c"
 _COMPOUND = re.compile(rb"(\S)-(\S)")
 
 
@@ -55,7 +56,7 @@ def paper_bleu(
     Args:
         hypotheses: one detokenized translation per sentence.
         references: one or more lists, each with one detokenized reference per sentence.
-        target_language: a key of `CONVENTIONS`.
+        target_language: "de" or "fr".
 
     Returns:
         The score, 0 to 100, and the bounds of its 95% confidence interval, see `bleu_interval`.
@@ -78,8 +79,8 @@ def paper_bleu(
 def paper_tokens(line: str, target_language: str = "de", *, of_reference: bool = False) -> str:
     """Tokenizes a sentence and joins the tokens with spaces.
 
-    'Er sagte: „Rock-Musik.“' -> 'Er sagte : „ Rock ##AT##-##AT## Musik . &quot;', and of a
-    reference 'Er sagte : &quot; Rock ...'.
+    For example, 'Er sagte: „Rock-Musik.“' becomes 'Er sagte : „ Rock ##AT##-##AT## Musik . &quot;'
+    in a translation, and 'Er sagte : &quot; Rock ...' in a reference.
     """
     is_straight = of_reference and target_language == "de"
     line = line.translate(_OF_THE_GERMAN_REFERENCE if is_straight else _OF_THE_SCRIPT)
@@ -91,8 +92,8 @@ def paper_tokens(line: str, target_language: str = "de", *, of_reference: bool =
 def _split_last_stop(tokens: str) -> str:
     """Splits off the full stop at the end of a line, even after an abbreviation.
 
-    "usw." becomes "usw .", and "usw ..." is unchanged. The script tokenizer.perl does this, but
-    sacremoses does not.
+    For example, "usw." becomes "usw .", but "usw ..." is unchanged. The script tokenizer.perl does
+    this, but sacremoses does not.
     """
     ends_in_one = tokens[-1:] == "." and tokens[-2:-1] not in ("", " ", ".")
     return f"{tokens[:-1]} ." if ends_in_one else tokens

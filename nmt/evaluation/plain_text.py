@@ -1,4 +1,4 @@
-"""Checks that text to score is plain: neither split into subword pieces nor tokenized.
+"""Checks that a text to be scored is neither split into subword pieces nor tokenized.
 
 Scores of split or tokenized text are not comparable with published scores.
 """
@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 from nmt.errors import InputError, Note, count
 
-# sentencepiece's mark before a word, unless it is part of a bar chart (▁▂▃); subword-nmt's mark
-# after each subword but the last of a word
+# sentencepiece's mark before a word, unless the mark is part of a bar chart (▁▂▃), or subword-nmt's
+# mark after each subword except the last of a word
 _PIECE = re.compile(r"(?:^|\s)▁(?![▁-█])|\S+@@(?:\s|$)")
-# A space before a full stop or comma, entities written by Moses, split hyphens
+# A space before a full stop or comma, an entity written by Moses, or a split hyphen
 _TOKENIZED = re.compile(r"\S [.,](?:\s|$)|&(?:apos|quot|amp|lt|gt|#91|#93|#124);|@-@|##AT##")
-# Of the non-blank lines. German and English newstests, captions, parliament and Tatoeba have at
-# most 0.5%; tokenized TED talks and parliament have at least 95%.
+# Maximum share of lines with marks of tokenization among the non-blank lines. The share is at most
+# 0.5% in German and English newstests, captions, parliament and Tatoeba, and at least 95% in
+# tokenized TED talks and parliament.
 _TOKENIZED_SHARE = 0.1
 
 
@@ -24,7 +25,7 @@ def check_plain_text(
     """Raises InputError for text in subword pieces, and warns if the text looks tokenized.
 
     Args:
-        name: name of the file in messages.
+        name: name of the text in messages.
         note: called with the warning.
         may_be_tokenized: whether to omit the warning.
 
@@ -44,5 +45,5 @@ def check_plain_text(
         share = f"{len(tokenized)} of {count(len(lines), 'line')}, first in line {tokenized[0]}"
         note(
             f"nmt: warning: {name} looks tokenized ({share}). Its scores are not comparable with "
-            "others. Use plain text."
+            "other scores. Use plain text."
         )

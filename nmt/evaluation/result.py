@@ -31,7 +31,7 @@ class Evaluation:
     contrastive: Contrastive | None = None  # None without a file of contrastive pairs
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the scores as JSON values, with six decimals."""
+        """Returns the scores as JSON values, rounded to six decimal places."""
         content: dict[str, Any] = asdict(self.scores) | {
             "bleu_interval": self.bleu_interval,
             "ter": self.ter,
@@ -56,7 +56,7 @@ class Evaluation:
         return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
 
     def as_text(self) -> str:
-        """Returns one line of text per metric, and the tables of the analysis."""
+        """Returns the result as text: one line per metric, then the tables of the analysis."""
         scores, (low, high) = self.scores, self.bleu_interval
         lines = [
             f"BLEU = {scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  {scores.bleu_signature}",

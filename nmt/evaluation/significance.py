@@ -1,16 +1,16 @@
 """Tests whether the scores of two systems differ, over seeds and over sentences.
 
-A system is a configuration that was trained once or several times, with different seeds. Two
-questions are independent of each other:
+A system is a configuration that was trained once, or several times with different seeds. There are
+two independent questions:
 
-* Over seeds: would the difference remain if the systems were trained again? Welch's t-test (1947)
-  compares the scores of the runs, which all have the same test set.
+* Over seeds: would the difference remain if the systems were trained again? Welch's t-test (Welch,
+  1947) compares the scores of the runs on the same test set.
 * Over sentences: would the difference between these models remain on other sentences? Paired
   bootstrap resampling (Koehn, 2004) compares the models on resampled test sets.
 
-Two 95% intervals that overlap do not show that two systems are equal, so neither question is
-answered by comparing intervals. If several systems are compared with the same baseline,
-`holm` corrects the p-values of each question (Holm, 1979).
+Two systems can differ even if their 95% intervals overlap, so neither question can be answered by
+comparing intervals. If several systems are compared with the same baseline, `holm` corrects the
+p-values of each question (Holm, 1979).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from statistics import mean, variance
 
 import numpy as np
 
-LEVEL = 0.95  # of all intervals
+LEVEL = 0.95  # confidence level of all intervals
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A system's mean score minus that of the baseline."""
+    """The mean score of a system minus the mean score of the baseline."""
 
     value: float
     interval: tuple[float, float]  # 95%
@@ -38,7 +38,7 @@ def over_seeds(scores: Sequence[float], baseline: Sequence[float]) -> Difference
     """Compares the scores of runs by Welch's t-test, which allows for unequal variances.
 
     Returns:
-        None if a side has fewer than two runs, or if no score varies.
+        The difference, or None if a system has fewer than two runs or the scores do not vary.
     """
     if min(len(scores), len(baseline)) < 2:
         return None
@@ -60,14 +60,14 @@ def over_sentences(
     baseline: Sequence[float],
     baseline_resampled: Sequence[Sequence[float]],
 ) -> Difference:
-    """Compares mean scores by paired bootstrap resampling, for these runs and no others.
+    """Compares the mean scores of these runs by paired bootstrap resampling.
 
-    With one run per side, the p-value is that of `sacrebleu --paired-bs`.
+    If each system has one run, the p-value is that of `sacrebleu --paired-bs`.
 
     Args:
-        scores, baseline: the score of each run.
-        resampled, baseline_resampled: for each run, its scores on the same resampled test sets, as
-            `resampled_scores` returns them.
+        scores, baseline: the score of each run of the system and of the baseline.
+        resampled, baseline_resampled: the scores of each run on the resampled test sets, which are
+            the same for all runs (see `resampled_scores`).
     """
     value = mean(scores) - mean(baseline)
     found = np.mean(resampled, axis=0) - np.mean(baseline_resampled, axis=0)
@@ -79,10 +79,10 @@ def over_sentences(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrects p-values for their number by Holm's method, which bounds the family-wise error.
+    """Corrects p-values for multiple comparisons by Holm's method.
 
-    The smallest of n values is multiplied by n, the next by n - 1, and so on. No result is smaller
-    than that of a smaller p-value, or larger than 1.
+    The smallest of n p-values is multiplied by n, the next by n - 1, and so on. A corrected p-value
+    is never less than the corrected value of a smaller p-value, and never more than 1.
     """
     corrected = [0.0] * len(p_values)
     highest = 0.0
@@ -93,7 +93,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def mean_interval(scores: Sequence[float]) -> tuple[float, float] | None:
-    """Returns the 95% interval of the mean over seeds (Student's t); None for a single run."""
+    """Returns the 95% interval of the mean over seeds (Student's t), or None for a single run."""
     if len(scores) < 2:
         return None
     half = students_quantile(len(scores) - 1) * math.sqrt(variance(scores) / len(scores))
@@ -103,7 +103,7 @@ def mean_interval(scores: Sequence[float]) -> tuple[float, float] | None:
 def students_p(t: float, freedom: float) -> float:
     """Returns the probability that |T| exceeds |t|, where T has Student's t distribution.
 
-    It is the regularized incomplete beta function I_x(freedom / 2, 1 / 2) at
+    The probability is the regularized incomplete beta function I_x(freedom / 2, 1 / 2) at
     x = freedom / (freedom + t²) (Abramowitz and Stegun, 1964, 26.7.1).
     """
     from mpmath import betainc
@@ -113,11 +113,11 @@ def students_p(t: float, freedom: float) -> float:
 
 
 def students_quantile(freedom: float) -> float:
-    """Returns the t that |T| exceeds with a probability of 5%."""
+    """Returns the value that |T| exceeds with a probability of 5%, see `students_p`."""
     low, high = 0.0, 1.0
     while students_p(high, freedom) > 1 - LEVEL:
         high *= 2
-    for _ in range(60):  # halves the interval until its ends are neighboring numbers
+    for _ in range(60):  # until `low` and `high` are adjacent floats
         middle = (low + high) / 2
         low, high = (middle, high) if students_p(middle, freedom) > 1 - LEVEL else (low, middle)
     return high

@@ -1,11 +1,11 @@
-"""A table of results, for the terminal, for documents and for the report."""
+"""Tables of results for the terminal, documents and the report."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text; the first cell of each row is the row's name."""
+    """A table whose cells are text. The first cell of each row is the name of the row."""
 
     caption: str
     columns: list[str]

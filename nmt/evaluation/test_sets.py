@@ -26,9 +26,9 @@ _MAX_DEMO_PAIRS = 10_000  # generated in seconds; limits what an untrusted model
 class TestSet:
     """Source sentences with their references."""
 
-    sources: list[str] | None  # None if the translations are given, which need no sources
+    sources: list[str] | None  # None if given translations are scored without sources
     references: list[list[str]]  # one or more lists, each with one reference per sentence
-    name: str  # the name in messages
+    name: str  # name of the test set in messages
     files: tuple[str, ...] = ()  # names of the reference files
 
     @property
@@ -38,10 +38,10 @@ class TestSet:
 
 
 def from_files(source: str | Path | None, references: Sequence[str | Path]) -> TestSet:
-    """Reads a test set from text files, plain or compressed, with equal numbers of lines.
+    """Reads a test set from plain or compressed text files with equal numbers of lines.
 
     Args:
-        references: one or more files.
+        references: one or more files, each with one reference per line.
 
     Raises:
         InputError: a file cannot be read, or the numbers of lines differ.
@@ -68,18 +68,18 @@ def own(model: FoundModel) -> TestSet:
     untrusted.
 
     Args:
-        model: a model, checkpoint or exported model, in its run or elsewhere.
+        model: a model, checkpoint or exported model, inside or outside its run.
 
     Raises:
-        ArgumentError: the model has no test set, or its text is not available.
+        ArgumentError: `data.test` is empty, or the text of the test set is not available.
         NoModelError: the copy is damaged or belongs to another run.
     """
     data = model.config.data
     if not data.test:
         raise ArgumentError(
             "The model's configuration has no data.test. Add {source} and {reference}, or "
-            "{test_set}. Before you train again, set data.test; its sentences are then kept out of "
-            "the training text."
+            "{test_set}. Before you train again, set data.test; its sentences are then removed "
+            "from the training text."
         )
     run, recorded = RunDirectory.around(model.directory.resolve()), None
     if run.test_set.is_dir() and not is_exported(model.directory):
@@ -105,8 +105,8 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
     """Returns a test set from sacreBLEU, downloaded at first use.
 
     Args:
-        config: the model's configuration, which determines the source language. Without it, the
-            source language is English if available, otherwise any.
+        config: the model's configuration, which determines the source language. If `config` is
+            None, an English source is preferred to other languages.
 
     Raises:
         ArgumentError: the test set does not exist or is not available in these languages.
@@ -147,7 +147,7 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
 
 @contextlib.contextmanager
 def _one_line_if_it_fails(name: str) -> Iterator[None]:
-    """Turns the exceptions of a failed download, SystemExit included, into a StorageError."""
+    """Replaces the exceptions of a failed download, including SystemExit, with StorageError."""
     logger = logging.getLogger("sacrebleu")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

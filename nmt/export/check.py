@@ -17,7 +17,7 @@ from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
 _NUMBER = 40
-_LONGEST = 40  # maximum tokens of a sentence
+_LONGEST = 40  # maximum number of tokens in a sentence
 TOLERANCE = 1e-4  # nats per token
 
 
@@ -29,7 +29,7 @@ class Sample:
     source: list[int]  # without EOS
     tokens: list[int]  # the translation, with EOS unless it was truncated
     log_probabilities: list[float]  # natural logarithm, one per token of `tokens`
-    limit: int  # maximum tokens of a translation, with EOS
+    limit: int  # maximum number of tokens in a translation, with EOS
 
     @property
     def content(self) -> list[int]:
@@ -38,7 +38,7 @@ class Sample:
 
 
 def samples_of(translator: Translator) -> list[Sample]:
-    """Returns sentences of random subwords, from a fixed seed, and their translations."""
+    """Returns sentences of random subwords (fixed seed) and their greedy translations."""
     drawn, tokenizer = random.Random(1), translator.tokenizer
     lengths = range(1, min(_LONGEST, translator.max_part // 2) + 1)
     ids = range(len(tokenizer.symbols) + 260, tokenizer.vocabulary_size)
@@ -48,7 +48,7 @@ def samples_of(translator: Translator) -> list[Sample]:
     )
     texts = [text for text in random_texts if text.strip()]
     found = translator.translate(texts, SearchOptions(beam=1))
-    # leaves a position for the EOS that CTranslate2 adds to score a truncated translation
+    # leaves a position for EOS, which CTranslate2 adds when it scores a truncated translation
     most = (translator.transformer.max_length or 10**9) - 1
     pairs = [
         Pair(with_eos(tokenizer.encode(text)), np.array(each.tokens[:most]))
@@ -70,11 +70,12 @@ def compare(
     log_probabilities: Sequence[Sequence[float]],
     name: str,
 ) -> str:
-    """Compares an exported model with `samples`, and returns the result as a message.
+    """Compares an exported model with the original and returns the result as a message.
 
     Args:
+        samples: sentences and the original's translations.
         translations: greedy translations by the exported model, with or without EOS.
-        log_probabilities: the exported model's log-probabilities of the tokens of `samples`.
+        log_probabilities: the exported model's log-probabilities of the tokens in `samples`.
         name: name of the format.
 
     Raises:
@@ -89,7 +90,10 @@ def compare(
             f"up to {worst:.1e} (tolerance {TOLERANCE:.0e}). Nothing was exported. Try another "
             f"version of {package}."
         )
-    return f"{equal} greedy translations equal nmt's, log-probabilities within {worst:.0e}."
+    return (
+        f"{equal} greedy translations are identical to nmt's, and log-probabilities differ by at "
+        f"most {worst:.0e}."
+    )
 
 
 def agreement(
@@ -97,7 +101,7 @@ def agreement(
     translations: Sequence[Sequence[int]],
     log_probabilities: Sequence[Sequence[float]],
 ) -> tuple[int, float]:
-    """Returns the number of equal translations and the largest difference of log-probabilities.
+    """Returns the number of equal translations and the largest difference in log-probability.
 
     Args:
         translations, log_probabilities: see `compare`.

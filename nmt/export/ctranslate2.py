@@ -1,8 +1,8 @@
-"""Exports a model to CTranslate2 through that library's specification of a Transformer.
+"""Exports a model to CTranslate2 with CTranslate2's specification of a Transformer.
 
-Differences between nmt and CTranslate2 are compensated in the weights: if d_k and d_v differ, heads
-are padded with zeros to the larger size, and queries are scaled so that CTranslate2's 1 / sqrt(head
-size) equals 1 / sqrt(d_k).
+CTranslate2 requires d_k = d_v. If they differ, heads are padded with zeros to the larger size, and
+queries are scaled, because CTranslate2 divides scores by the square root of the padded size instead
+of sqrt(d_k).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from nmt.translator import Translator
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
-# None allows any value; dropout matters only in training
+# None: any value is supported; dropout is used only in training
 _EXPRESSED: dict[str, Collection[str] | None] = dict.fromkeys(
     ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout",
      "attention_dropout", "activation_dropout"),
@@ -44,21 +44,22 @@ Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 
 
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
-    """Fills a directory with a CTranslate2 model, the tokenizer and a script that runs without nmt.
+    """Writes a CTranslate2 model, its tokenizer and a script that translates without nmt.
 
-    Adds the configuration and a manifest, which `Translator.load` reads. Compares a
-    float32 export with the original; the differences of a quantized export are only reported.
+    Also writes the configuration and a manifest, which `Translator.load` reads. A float32 export is
+    compared with the original. The differences of a quantized export are only reported.
 
     Args:
-        translator: in fp32 on a CPU, with weights that are not prepacked.
-        quantization: number type of the weights on disk.
+        translator: the original in fp32 on a CPU, with weights that are not prepacked.
+        folder: an existing, empty directory.
+        quantization: data type of the weights on disk.
 
     Returns:
-        The result of the check, as a message.
+        The result of the comparison as a message.
 
     Raises:
-        InputError: CTranslate2 cannot express the model.
-        ExportError: the check failed.
+        InputError: CTranslate2 does not support a setting of the model.
+        ExportError: the float32 export differs from the original.
     """
     refuse_inexpressible(translator.config, _EXPRESSED, "CTranslate2")
     transformer, tokenizer = translator.transformer, translator.tokenizer
@@ -72,8 +73,8 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
     if quantization != "float32":
         equal, worst = agreement(samples, *_translated(translator, samples, folder, quantization))
         found = (
-            f"As float32, {found} As {quantization}, {equal} of {len(samples)} are equal, "
-            f"log-probabilities within {worst:.0e}."
+            f"As float32, {found} As {quantization}, {equal} of {len(samples)} are identical, and "
+            f"log-probabilities differ by at most {worst:.0e}."
         )
     (folder / TOKENIZER).write_bytes(tokenizer.model)
     (folder / "translate.py").write_text(_script(translator), encoding="utf-8")
@@ -87,8 +88,11 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
 def write_ctranslate2(
     transformer: Transformer, pieces: Sequence[str], folder: Path, quantization: Quantization
 ) -> None:
-    """Writes CTranslate2's own files; `pieces` contains the piece of each id, in the order of
-    ids."""
+    """Writes the files of a CTranslate2 model.
+
+    Args:
+        pieces: the piece of each token id, in the order of ids.
+    """
     spec = _spec(transformer)
     spec.register_source_vocabulary(list(pieces))
     spec.register_target_vocabulary(list(pieces))
@@ -130,7 +134,7 @@ def _spec(transformer: Transformer) -> TransformerSpec:
 
 
 def _layer(to: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    """Copies the sub-layers that encoder and decoder layers have in common."""
+    """Copies the weights of the sub-layers that encoder and decoder layers have in common."""
     _self_attention(to.self_attention, layer.self_attention)
     _norm(to.self_attention.layer_norm, layer.self_attention_residual.norm)
     _feed_forward(to.ffn, layer.feed_forward)
@@ -138,7 +142,7 @@ def _layer(to: Any, layer: EncoderLayer | DecoderLayer) -> None:
 
 
 def _positions(transformer: Transformer) -> Tensor:
-    """Returns nmt's position encodings, (positions, D), which differ from CTranslate2's own."""
+    """Returns nmt's position encodings, (positions, D), which differ from CTranslate2's."""
     positions = transformer.positions
     if isinstance(positions, LearnedPositions):
         return positions.weight.detach()
@@ -179,7 +183,7 @@ def _query(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Te
 
 
 def _padded(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Tensor]:
-    """Pads each head of weight (H * size, D) and bias (H * size) with rows of zeros."""
+    """Pads each head of a weight (H * size, D) and a bias (H * size) with zeros."""
     size = max(ours.d_k, ours.d_v)
     padded = []
     for tensor in parameters:
@@ -191,7 +195,7 @@ def _padded(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[T
 
 
 def _padded_columns(ours: SelfAttention | CrossAttention) -> Tensor:
-    """Returns the output projection (D, H * d_v) with each head padded by columns of zeros."""
+    """Returns the output projection (D, H * d_v) with each head padded with columns of zeros."""
     return _padded(ours, ours.output.weight.T)[0].T
 
 
@@ -223,7 +227,7 @@ def _translated(
     ids = {piece: i for i, piece in enumerate(pieces(range(translator.tokenizer.vocabulary_size)))}
     never = [[piece] for piece in pieces([PAD_ID, BOS_ID, *translator.search.untrained])]
     translations = []
-    for sample in samples:  # one by one, because the limit applies to a batch
+    for sample in samples:  # one by one, because the maximum length applies to a whole batch
         [result] = theirs.translate_batch(
             [pieces(sample.source)], beam_size=1, max_decoding_length=sample.limit,
             min_decoding_length=0, disable_unk=True, suppress_sequences=never,

@@ -1,4 +1,4 @@
-"""`nmt export`: writes a model in another program's format."""
+"""`nmt export`: converts a model to the format of another program."""
 
 from pathlib import Path
 from typing import Literal
@@ -18,16 +18,18 @@ Format = Literal["ctranslate2", "huggingface"]
 def export(
     model: Path, output: Path, format: Format, quantization: Quantization | None, note: Note
 ) -> None:
-    """Writes a model in another format atomically, after comparing it with the original.
+    """Converts a model to another format and compares the result with the original.
+
+    The output is written atomically, and only if the comparison succeeds.
 
     Args:
         model: a model, checkpoint or run directory.
         output: a directory that is missing or empty.
-        quantization: number type of CTranslate2's weights, or None for float32.
+        quantization: data type of the weights in CTranslate2, or None for float32.
         note: called with two messages: which model is exported, and the result of the comparison.
 
     Raises:
-        InputError: the format cannot express the model.
+        InputError: the format does not support a setting or the tokenizer of the model.
         ExportError: the exported model's translations differ from the original's.
         ArgumentError: the format's package is not installed, the format does not support
             `quantization`, or `output` is among a run's own files.
@@ -49,7 +51,7 @@ def export(
         if format == "ctranslate2":
             found = export_ctranslate2(translator, folder, quantization or "float32")
         else:
-            from nmt.export.huggingface import export_huggingface  # needs the extra
+            from nmt.export.huggingface import export_huggingface  # requires an extra
 
             found = export_huggingface(translator, folder, loaded)
         note(f"{format}: {found}")

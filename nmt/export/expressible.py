@@ -1,4 +1,4 @@
-"""Checks whether an export format can express all settings of a model."""
+"""Checks whether an export format supports all settings of a model."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,19 +13,19 @@ def refuse_inexpressible(
     engine: str,
     remedy: str = "Translate with nmt instead.",
 ) -> None:
-    """Raises InputError if a setting of the model cannot be expressed in the other format.
+    """Raises InputError if another program does not support a setting of the model.
 
-    A setting that is not in `expressed` must have its default value. An export therefore refuses
-    models that use a new setting until the export supports the setting.
+    A setting that is not in `expressed` must have its default value. If nmt adds a setting, models
+    that use it are therefore refused until the export supports the setting.
 
     Args:
         expressed: maps the name of each supported setting to its supported values, or to None if
             every value is supported.
-        engine: name of the program that reads the format, for the error message.
+        engine: name of the other program, for the error message.
         remedy: the last sentence of the error message.
 
     Raises:
-        InputError: a setting cannot be expressed.
+        InputError: a setting is not supported.
     """
     for name, field in Model.model_fields.items():
         value = getattr(config.model, name)

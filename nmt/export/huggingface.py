@@ -1,8 +1,8 @@
-"""Exports a model to `transformers`: post-norm as Marian, pre-norm as Pegasus.
+"""Exports post-norm models to `transformers` as Marian models, and pre-norm models as Pegasus.
 
-Both classes have the paper's sinusoids with all sines before all cosines, whereas nmt interleaves
-them. The channels of the residual stream are therefore permuted, in the columns of the weights that
-read the stream and in the rows of the weights that write to it.
+In the position encodings of both classes, all sines precede all cosines, whereas nmt interleaves
+sines and cosines. The export therefore permutes the channels of the residual stream: the columns of
+the weights that read the stream, and the rows of the weights that write to the stream.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _ANY: dict[str, Collection[Any] | None] = dict.fromkeys(
 _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
 _POSITIONS = 4096  # length of the sinusoidal table
 
-_READERS = ("query_key_value", "query", "key_value", "inner")  # these read the residual stream
+_READERS = ("query_key_value", "query", "key_value", "inner")  # read the residual stream
 
 _Weights = dict[str, Tensor]
 
 
 def _refuse_inexpressible(config: Config) -> None:
-    """Raises InputError if neither class of transformers can express the model."""
+    """Raises InputError if neither class supports the settings of the model."""
     model = config.model
     size = (model.d_model // model.heads,)
     # Marian does not save learned positions
@@ -57,7 +57,7 @@ def _refuse_inexpressible(config: Config) -> None:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Returns the content of config.json, with every value that differs from its default."""
+    """Returns the content of config.json: all values that can differ from the defaults."""
     model, is_post = config.model, config.model.norm == "post"
     learned = model.positions == "learned"
     return {
@@ -113,7 +113,7 @@ def weights_of(transformer: Transformer) -> _Weights:
     }
     for side in ("encoder", "decoder"):
         norm = model.get_submodule(f"{side}_norm")
-        if isinstance(norm, nn.LayerNorm):  # Pegasus, which also saves the table of positions
+        if isinstance(norm, nn.LayerNorm):  # Pegasus, which also saves its position encodings
             weights |= _of(f"model.{side}.layer_norm", norm)
             weights[f"model.{side}.embed_positions.weight"] = _positions(model)
         layers = cast(Iterable[EncoderLayer | DecoderLayer], model.get_submodule(side))
@@ -123,7 +123,7 @@ def weights_of(transformer: Transformer) -> _Weights:
 
 
 def _permuted(transformer: Transformer) -> Transformer:
-    """Returns a copy with the even channels of the residual stream before the odd ones."""
+    """Returns a copy in which the even channels of the residual stream precede the odd ones."""
     model, channels = copy.deepcopy(transformer), _channels(transformer.d_model)
     for name, parameter in model.named_parameters():
         *_, module, kind = f".{name}".split(".")
@@ -176,25 +176,26 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     """Writes files for `AutoModelForSeq2SeqLM` and `AutoTokenizer`, and a model card.
 
     Args:
-        translator: in fp32 on a CPU, with weights that are not prepacked.
+        translator: the original in fp32 on a CPU, with weights that are not prepacked.
+        folder: an existing, empty directory.
         model: the model of `translator`.
 
     Returns:
-        The result of the comparison with the original, as a message.
+        The result of the comparison with the original as a message.
 
     Raises:
-        InputError: transformers cannot express the model or its tokenizer.
-        ExportError: the comparison failed.
+        InputError: transformers does not support a setting or the tokenizer of the model.
+        ExportError: the exported model or its tokenizer differs from the original.
     """
     config, tokenizer = model.config, model.tokenizer
     _refuse_inexpressible(config)
     if config.tokenizer.model is not None:
         raise InputError(
-            f"transformers cannot represent this model's tokenizer, {config.tokenizer.model} "
-            "(tokenizer.model), because it normalizes text differently from tokenizers that nmt "
-            "trains. Export to ctranslate2 instead."
+            f"transformers does not support this model's tokenizer, {config.tokenizer.model} "
+            "(tokenizer.model), because this tokenizer normalizes text differently from tokenizers "
+            "that nmt trains. Export to ctranslate2 instead."
         )
-    ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # `save` raises no OSError
+    ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # `save` does not raise OSError
     (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")
     contents = {
         HUGGINGFACE_CONFIG: settings_of(config),

@@ -1,4 +1,4 @@
-"""Writes the README.md of an exported model: description, training and scores."""
+"""Creates the README.md of an exported model: usage, training and scores."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nmt.runs.run_directory import RunDirectory
 
 
 def model_card(model: LoadedModel) -> str:
-    """Returns Markdown with a metadata block for the Hugging Face hub.
+    """Returns Markdown with a metadata block for the Hugging Face Hub.
 
-    The card contains the scores that `nmt report` stored in the run, if there are any.
+    If `nmt report` has stored scores in the run, the card contains these scores.
     """
     data, record = model.config.data, _record(model)
     pair = f"{data.source_language}-{data.target_language}"
@@ -36,9 +36,10 @@ def model_card(model: LoadedModel) -> str:
             *_evaluation(scores),
             "## Limits and intended use",
             "",
-            f"For single sentences of up to {data.max_length - 1} tokens that are similar to the",
-            "training data. The model uses no context beyond the sentence. A fluent translation",
-            "can still be wrong: have translations checked wherever a mistake could do harm.",
+            f"The model is for single sentences of up to {data.max_length - 1} tokens that are",
+            "similar to the training data. It uses no context beyond the sentence. A fluent",
+            "translation can still be wrong: have translations checked wherever a mistake could do",
+            "harm.",
             "",
         ])
     )  # fmt: skip
@@ -109,13 +110,13 @@ def _training(model: LoadedModel) -> list[str]:
         f"by both languages; {model.step:,} steps of {config.training.batch_tokens:,} target",
         f"tokens, label smoothing {config.training.label_smoothing:g}, dropout {m.dropout:g}.",
         "",
-        f"Data: {_names(config.data.train)}. This card does not list its licences.",
+        f"Data: {_names(config.data.train)}. This card does not list the licenses of the data.",
         "",
     ]
 
 
 def _in_cell(text: str) -> str:
-    return text.replace("|", "\\|")  # it would end the cell, even in code
+    return text.replace("|", "\\|")  # an unescaped | would end the cell, even in code
 
 
 def _evaluation(scores: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Converts a tokenizer for the `tokenizers` library, which gives the same ids for every text."""
+"""Converts a tokenizer to the `tokenizers` library; both produce the same ids for any text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 _SPACE_SIGN = "\u2581"
-# Characters that `cleaning.normalize` replaces by a space or removes
+# Characters that `cleaning.normalize` replaces with a space or removes
 _LINE_ENDS = r"\t\n\x{0b}\x{0c}\r\x{1c}-\x{1e}\x{85}\x{2028}\x{2029}"
 _CONTROLS = r"\x{00}-\x{08}\x{0e}-\x{1b}\x{1f}\x{7f}-\x{84}\x{86}-\x{9f}\x{feff}"
 _BLANKS = r" \x{a0}\x{1680}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}"
@@ -23,7 +23,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     """Returns a tokenizer that also normalizes each text and appends EOS.
 
     Raises:
-        InputError: the tokenizer has symbols, around which the library splits text differently.
+        InputError: the tokenizer has symbols; the library splits text around symbols differently.
     """
     from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Theirs
@@ -47,7 +47,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
         normalizers.Prepend(_SPACE_SIGN),
         replace(" ", _SPACE_SIGN),
     ])  # fmt: skip
-    # no token crosses a space
+    # splits before spaces, because no token crosses a space
     found.pre_tokenizer = pre_tokenizers.Split(_SPACE_SIGN, "merged_with_next")
     found.decoder = decoders.Sequence([
         decoders.Replace(_SPACE_SIGN, " "),
@@ -79,7 +79,7 @@ def _cleaning() -> list[tokenizers.normalizers.Normalizer]:
 
 
 def _merges(pieces: list[str]) -> list[tuple[str, str]]:
-    """Returns all pairs of pieces that form a third piece, ordered by the third piece's id."""
+    """Returns all pairs of pieces that form another piece, ordered by the id of that piece."""
     known = set(pieces[UNK_ID + 257 :])
     return [
         (piece[:at], piece[at:])

@@ -1,9 +1,9 @@
-"""Computes line charts as SVG paths and tick labels, for a page that shows them at any size.
+"""Computes SVG paths and tick labels of line charts that a page can show at any size.
 
-The page's charts adapt to small screens and dark mode, and show values under the pointer.
-matplotlib cannot do this, because its SVG has fixed sizes and colors and renders text as paths. The
-coordinates of paths are those of a box of `WIDTH` x `HEIGHT`, which the page stretches; labels are
-placed outside the box.
+The charts adapt to small screens and dark mode, and show the values at the pointer. matplotlib is
+not used, because its SVG images have fixed sizes and colors and contain text as paths. Paths have
+coordinates in a box of `WIDTH` x `HEIGHT`, which the page stretches. Labels are placed outside the
+box.
 """
 
 import math
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 2000, 1000  # size of the box; y grows downwards
-_AT_MOST = 1000  # maximum points per line, which is enough for zooming in
+_AT_MOST = 1000  # maximum number of points per line, which is enough for zooming in
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value that was logged for a step."""
+    """A value that was logged at a step."""
 
     step: int
     elapsed_s: float | None  # seconds of training so far, or None if not logged
@@ -30,8 +30,8 @@ class Line:
     run: int  # index of the run
     label: str
     points: list[Point]  # by ascending step
-    is_marked: bool  # whether every point has a dot, as for validations
-    is_faint: bool  # whether it is plotted faintly, behind another line
+    is_marked: bool  # whether a dot is plotted at each point, as for validations
+    is_faint: bool  # whether the line is plotted faintly, behind another line
 
     @property
     def latest(self) -> str:
@@ -56,11 +56,11 @@ class Axis:
 
     @property
     def labels(self) -> list[tuple[str, float]]:
-        """The label and position of each tick; labels of a linear axis share a unit: 5k, 10k."""
+        """The label and position of each tick. On a linear axis, all labels have the same unit."""
         most = max(map(abs, self.ticks))
         units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
         unit, letter = next(((u, a) for least, u, a in units if most >= least), (1.0, ""))
-        if self.is_log:  # its values differ too much for a common unit
+        if self.is_log:  # the values differ too much for a common unit
             return [(f"{tick:,.6g}", self.place(tick)) for tick in self.ticks]
         return [
             (f"{tick / unit:,.6g}{letter if tick else ''}", self.place(tick)) for tick in self.ticks
@@ -71,8 +71,9 @@ def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axi
     """Returns an axis that contains all of the finite values and starts and ends at a tick.
 
     Args:
-        is_log: whether to make the axis logarithmic if the values, which must be positive, differ
-            by more than a factor of 5.
+        from_zero: whether a linear axis must contain 0.
+        is_log: whether to use a logarithmic axis if the largest of the values, which must be
+            positive, is at least 5 times the smallest.
     """
     low, high = min(values), max(values)
     if is_log and high >= 5 * low:
@@ -95,7 +96,7 @@ def progress_axis(end: float) -> Axis:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """Returns at most `_AT_MOST` points: the lowest and the highest point of each interval."""
+    """Returns at most `_AT_MOST` points: both ends, and each interval's lowest and highest."""
     if len(points) <= _AT_MOST:
         return list(points)
     inner, stretches = points[1:-1], _AT_MOST // 2 - 1
@@ -109,20 +110,20 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def path(places: Sequence[tuple[float, float]]) -> str:
-    """Returns an SVG path that connects points, given by their relative positions on both axes."""
+    """Returns an SVG path that connects points, given by relative positions on both axes."""
     return "M" + "L".join(f"{x} {y}" for x, y in _in_box(places))
 
 
 def marks(places: Sequence[tuple[float, float]]) -> str:
-    """Returns an SVG path with a dot at each point, given by its relative positions on both axes.
+    """Returns an SVG path with a dot at each point, given by relative positions on both axes.
 
-    A dot is a line of length zero with round caps, which stays round in a stretched box.
+    A dot is a line of length zero with round caps, so that it stays round in a stretched box.
     """
     return "".join(f"M{x} {y}h0" for x, y in _in_box(places))
 
 
 def figure(value: float) -> str:
-    """Formats a value: 2.345, 12,345, 4.94e-04."""
+    """Formats a value, for example as 2.345, 12,345 or 4.94e-04."""
     if 0 < abs(value) < 1e-3:
         return f"{value:.2e}"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
@@ -152,5 +153,5 @@ def _log_axis(low: float, high: float) -> Axis:
 
 
 def _clean(value: float) -> float:
-    """Removes rounding errors: 0.30000000000000004 -> 0.3."""
+    """Removes rounding errors; for example, 0.30000000000000004 becomes 0.3."""
     return float(f"{value:.12g}")

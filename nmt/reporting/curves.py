@@ -1,4 +1,4 @@
-"""Makes the charts of a report: one per logged quantity, with all runs."""
+"""Creates the charts of a report, one per logged quantity, with all runs in each chart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ class Quantity:
 
     title: str
     unit: str
-    training: str | None = None  # key in log lines of training steps
-    validation: str | None = None  # key in log lines of validations
+    training: str | None = None  # key in the log lines of training steps
+    validation: str | None = None  # key in the log lines of validations
     from_zero: bool = False
     is_log: bool = False
 
 
 QUANTITIES = (
     Quantity("Negative log-likelihood", "nats per target token", "nll", "nll", is_log=True),
-    Quantity("BLEU", "validation set, weights of each step, not averaged", validation="bleu"),
+    Quantity("BLEU", "validation set, weights of each step, without averaging", validation="bleu"),
     Quantity("Loss", "nats per target token, with label smoothing", "loss", "loss", is_log=True),
     Quantity("Perplexity", "per token of the validation set", validation="ppl", is_log=True),
     Quantity("Learning rate", "", "learning_rate", from_zero=True),
@@ -43,7 +43,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """A line as SVG paths."""
+    """A line of a chart as SVG paths."""
 
     line: Line
     path: str
@@ -94,7 +94,7 @@ def charts(runs: Sequence[RunRecord]) -> list[Chart]:
 
 
 def _lines(quantity: Quantity, number: int, runs: Sequence[RunRecord]) -> list[Line]:
-    """Returns the lines of one run: first training, then validation, which is plotted on top."""
+    """Returns the lines of one run: training first, then validation, which is plotted on top."""
     run, parts = runs[number], {}
     for kind, key in (("training", quantity.training), ("validation", quantity.validation)):
         points = run.points(key, validation=kind == "validation") if key else []
@@ -152,7 +152,7 @@ def time_unit(seconds: float) -> tuple[str, float]:
 
 
 def chart_data(charts: Sequence[Chart]) -> list[dict[str, Any]]:
-    """Returns the data for the page's script: axis limits, and values with six digits."""
+    """Returns the data for the page's script: axes, and values with six significant digits."""
     return [
         {
             "values": _axis_data(c.values),

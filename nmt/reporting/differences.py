@@ -1,4 +1,4 @@
-"""Makes the table that compares systems, over seeds and over sentences."""
+"""Creates the table that compares systems over seeds and over sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,21 +17,22 @@ from nmt.reporting.tables import signed
 
 NOTES = (
     "Over seeds: Welch's t-test on the BLEU of the runs. A small p-value means that the difference "
-    "exceeds the noise of training. It requires two runs of each system.",
+    "exceeds the noise of training. The test requires two runs of each system.",
     "Over sentences: paired bootstrap on the mean BLEU of these same runs, with p as in sacreBLEU. "
     "A small p-value means that the difference exceeds the noise of choosing the test sentences.",
-    "A claim about two systems needs both. Overlapping intervals of two systems decide nothing.",
+    "To claim that one system is better, both p-values must be small. Overlapping intervals do not "
+    "show that two systems are equal.",
 )
-HOLM_NOTE = "Holm: the p-value, corrected for the number of comparisons in its column."
+HOLM_NOTE = "Holm: the p-value, corrected for the number of comparisons in the column."
 
 
 @dataclass(frozen=True)
 class System:
-    """The runs of one configuration, which differ only in their seeds, on one test set."""
+    """The scores of one configuration's runs, which differ only in the seed, on one test set."""
 
     name: str
     scores: list[float]  # BLEU of each run
-    resampled: list[list[float]]  # of each run, see `resampled_scores`
+    resampled: list[list[float]]  # scores of each run, see `resampled_scores`
 
     @classmethod
     def of(
@@ -55,10 +56,11 @@ class System:
 
 
 def difference_table(systems: Sequence[System], others: Sequence[str] = ()) -> Table:
-    """Returns a table that compares all systems with the first.
+    """Returns a table that compares all systems with the first system.
 
     Args:
-        others: names of systems that cannot be compared, because they have another test set.
+        others: names of systems that cannot be compared, because they were evaluated on a different
+            test set.
     """
     first, *rest = systems
     of_seeds = [over_seeds(each.scores, first.scores) for each in rest]
@@ -85,7 +87,7 @@ def _mean(system: System) -> str:
 
 
 def _in_words(found: Sequence[Difference | None]) -> list[str]:
-    """Formats the differences of a column, with p-values that are corrected for their number."""
+    """Formats the differences in a column, with p-values that are corrected by Holm's method."""
     tested = [each for each in found if each]
     corrected = iter(holm([each.p_value for each in tested]))
     return [_cell(each, next(corrected), len(tested)) if each else "" for each in found]

@@ -1,4 +1,7 @@
-"""Computes a configuration's parameters, FLOPs, learning rate and differences from the paper."""
+"""Computes the size, training cost and learning rate of a configuration.
+
+Also lists the configuration's differences from the paper.
+"""
 
 from typing import Any
 
@@ -12,11 +15,15 @@ from nmt.training.health import rate_warnings
 from nmt.training.optimizers import optimizer_flops
 from nmt.training.schedule import learning_rate, peak_step
 
-LENGTH = 27  # tokens per sentence, for the FLOPs of attention: the mean of WMT14
+LENGTH = 27  # mean tokens per WMT14 sentence, for the FLOPs of attention
 
 
 def info(config: Config) -> dict[str, Any]:
-    """Returns the size, the cost and the settings of a configuration as a JSON object."""
+    """Returns the properties of a configuration as a JSON object.
+
+    The properties are the number of parameters, the FLOPs of training, the learning rate, and the
+    differences from the paper.
+    """
     with torch.device("meta"):
         transformer = new_transformer(config)
     parts: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Finds the paper's model, row of Table 3 and test set that match a configuration."""
+"""Finds the paper's model, row of Table 3 and test set that correspond to a configuration."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -8,8 +8,8 @@ from typing import Any
 from nmt.config import Config, Corpus, Data, Decoding, Hub, Model, Tokenizer, Training
 from nmt.paper import BASE, MODELS, TABLE_3, Row
 
-# Settings that the paper does not specify, such as directories, speed and intervals. Every other
-# setting below `tokenizer`, `model`, `training` and `decoding` is compared with the paper,
+# Settings that the paper does not specify, such as directories and intervals. All other settings in
+# the sections `tokenizer`, `model`, `training` and `decoding` are compared with the paper,
 # including settings that are added later.
 _NOT_OF_THE_PAPER = {
     f"training.{key}"
@@ -18,7 +18,7 @@ _NOT_OF_THE_PAPER = {
         "validate_every", "log_every", "best_by", "process_group_timeout_s",
     )
 }  # fmt: skip
-# The other settings. If a setting is not in BASE, its default is what the paper does
+# The compared settings that are not in BASE, with their defaults, which correspond to the paper
 _OTHERS = {
     f"{name}.{key}": field.default
     for name, section in (
@@ -36,10 +36,10 @@ _NOT_OF_TABLE_3 = {
 
 
 def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Returns the closer of "base" and "big", and the settings that differ from that model.
+    """Returns the more similar model, "base" or "big", and the settings that differ from it.
 
-    Compares with the paper's EN-FR models if the language pair is EN-FR, otherwise with its EN-DE
-    models.
+    The configuration is compared with the paper's EN-FR models if its language pair is EN-FR,
+    otherwise with the paper's EN-DE models.
     """
     is_en_fr = (config.data.source_language, config.data.target_language) == ("en", "fr")
     found = []
@@ -55,21 +55,22 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
 
 
 def besides(config: Config) -> list[str]:
-    """Returns differences from the paper that cannot be expressed as settings."""
+    """Returns differences from the paper that are not differences in settings."""
     found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
     if config.training.precision == "bf16":
         found.append(
-            "precision bf16 applies to matrix products with fp32 weights; on a CPU the residual "
-            "stream is bf16, too"
+            "precision bf16 is used for matrix multiplications, with fp32 weights; on a CPU, the "
+            "residual stream is also bf16"
         )
     return found
 
 
 def table_3_row(config: Config) -> Row | None:
-    """Returns the row with the configuration's settings, otherwise the closer of base and big.
+    """Returns the row of Table 3 that corresponds to a configuration.
 
-    Returns None unless the configuration has the paper's training data, WMT14 EN-DE, and the
-    paper's validation set, newstest2013.
+    Returns the row with the same settings if there is one, otherwise the row of the more similar
+    model, base or big. Returns None unless the configuration uses the paper's training data, WMT14
+    EN-DE, and the paper's validation set, newstest2013.
     """
     if newstest(config.data, config.data.validation) != "newstest2013":
         return None
@@ -85,9 +86,9 @@ def table_3_row(config: Config) -> Row | None:
 
 
 def newstest(data: Data, split: Sequence[Corpus]) -> str | None:
-    """Returns "newstest2013" or "newstest2014" if the split is that test set, otherwise None.
+    """Returns "newstest2013" or "newstest2014" if the split is one of these, otherwise None.
 
-    WMT14 is recognized by the name of its dataset on the Hugging Face hub. The training data must
+    WMT14 is recognized by the name of the dataset on the Hugging Face Hub. The training data must
     also be WMT14.
     """
     pair = (data.source_language, data.target_language)

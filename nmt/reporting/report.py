@@ -1,7 +1,7 @@
 """`nmt report`: writes a self-contained HTML page that describes a run or compares several.
 
-The page loads no other files. Its SVG charts are visible without the script, which adds smoothing,
-zooming and the values under the pointer.
+The page loads no other files. The SVG charts are visible without JavaScript; a script adds
+smoothing, zooming and the values at the pointer.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def report(runs: Sequence[Path], output: Path, note: Note, contrastive: Path | None = None) -> None:
-    """Writes the page atomically.
+    """Writes a report on one or more runs atomically.
 
-    Translates and scores the test set of a finished run, unless the run already contains these
-    scores, and saves the scores and translations in the run. The page lists data that cannot be
-    read.
+    If a run is finished but does not contain scores on its test set, translates and scores the test
+    set and saves the scores and translations in the run. Data that cannot be read is listed on the
+    page.
 
     Args:
         runs: run directories; duplicates are ignored.
-        output: the HTML file, which is replaced if it exists.
+        output: the HTML file to write; an existing file is replaced.
         note: called with each user-facing message.
         contrastive: file of contrastive pairs (see `nmt.evaluation.contrastive`).
 
@@ -53,7 +53,7 @@ def report(runs: Sequence[Path], output: Path, note: Note, contrastive: Path | N
 
 
 def render(runs: Sequence[RunRecord], note: Note) -> str:
-    """Returns the page."""
+    """Returns the report as an HTML page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -90,7 +90,7 @@ def render(runs: Sequence[RunRecord], note: Note) -> str:
 
 
 def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) -> "Markup | None":
-    """Renders the attention of the first model for the shortest median sample."""
+    """Renders the attention weights of the first run's model for the shortest median sample."""
     from markupsafe import Markup
 
     from nmt.evaluation.attention_maps import attention_of, html_fragment
@@ -105,7 +105,7 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
             RunDirectory(run.directory).model, sample.source, sample.translations[0].text
         )
     except InputError as error:
-        note(f"nmt: warning: The report has no attention picture. {error.problems[0]}")
+        note(f"nmt: warning: The report contains no attention picture. {error.problems[0]}")
         return None
     return Markup(html_fragment(maps))  # html_fragment escapes its text
 
@@ -121,14 +121,14 @@ def _missing(run: RunRecord) -> list[str]:
         reasons.append("test scores: there is no finished model yet")
     if run.model is not None and run.model["step"] < run.step:
         reasons.append(
-            f"scores of step {run.step:,}: the finished model, and all figures from it, are of "
-            f"step {run.model['step']:,}"
+            f"scores of step {run.step:,}: the finished model and its scores are from step "
+            f"{run.model['step']:,}"
         )
     return reasons
 
 
 def _named(runs: Sequence[RunRecord], lines_of: Callable[[RunRecord], list[str]]) -> list[str]:
-    """Returns the lines of all runs, with the run's name before each if there are several runs."""
+    """Returns the lines of all runs, each preceded by the run's name if there are several runs."""
     return [
         f"{run.name}: {line}" if len(runs) > 1 else line for run in runs for line in lines_of(run)
     ]
@@ -154,7 +154,7 @@ def _subtitle(run: RunRecord) -> str:
 
 
 def _figures(run: RunRecord) -> list[tuple[str, str, str, str]]:
-    """Returns the name, value, unit and remark of each figure that is shown in large type."""
+    """Returns the name, value, unit and remark of each figure at the top of the page."""
     found = []
     validation = run.final_validation or (run.validations or [{}])[-1]
     bleu = number(run.test.scores.get("bleu")) if run.test else None

@@ -1,7 +1,7 @@
-"""Reads what a report needs from a run: log, settings, data, and scores on the test set.
+"""Reads the data for a report from a run: settings, log, manifests and scores on the test set.
 
 Files that cannot be read are listed on the page. A report is therefore possible even if the run is
-still training, its data was deleted, or its model is damaged.
+still training, the prepared data was deleted, or the model is damaged.
 """
 
 import os
@@ -34,13 +34,13 @@ Judge = Callable[[Path], Contrastive]
 
 
 class TestScores(BaseModel):
-    """A model's scores on its configuration's `data.test`, which is translated only once."""
+    """A model's scores on `data.test`, saved so that the test set is translated only once."""
 
     __test__ = False  # tells pytest that this is not a test
 
     model_config = ConfigDict(frozen=True)
 
-    model_sha256: str  # manifest hash of the model that has these scores
+    model_sha256: str  # hash in the manifest of the model with these scores
     scores: dict[str, Any]  # the result of `Evaluation.as_json`, without the analysis
     analysis: Analysis
     sources: list[str]
@@ -58,7 +58,7 @@ class TestScores(BaseModel):
 
 @dataclass(frozen=True)
 class Sitting:
-    """Training time on one kind of hardware."""
+    """The training time on one kind of hardware."""
 
     device: str
     world_size: int
@@ -92,28 +92,28 @@ class RunRecord:
 
     @property
     def step(self) -> int:
-        """The last step of the log or of the finished model."""
+        """The last step in the log, or the step of the finished model if that is later."""
         return max([line["step"] for line in self.log] + [self.model["step"] if self.model else 0])
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds of training, or 0 if they are not logged."""
+        """Training time in seconds, or 0 if it is not logged."""
         return max((_elapsed_s(line) or 0.0 for line in self.log), default=0.0)
 
     @property
     def final_validation(self) -> dict[str, Any]:
-        """The finished model's validation; empty if its manifest has none."""
+        """The validation scores of the finished model; empty if its manifest contains none."""
         found = (self.model or {}).get("validation")
         return found if isinstance(found, dict) else {}
 
     @property
     def warnings(self) -> list[str]:
-        """The warnings of training, from the finished model's manifest."""
+        """The training warnings in the finished model's manifest."""
         found = (self.model or {}).get("warnings")
         return [line for line in found if isinstance(line, str)] if isinstance(found, list) else []
 
     def points(self, key: str, *, validation: bool = False) -> list[Point]:
-        """Returns the logged values of a quantity, leaving out lines without a finite number."""
+        """Returns the logged values of a quantity; skips log lines without a finite value."""
         return [
             Point(line["step"], _elapsed_s(line), value)
             for line in (self.validations if validation else self.steps)
@@ -122,7 +122,7 @@ class RunRecord:
 
     @property
     def sittings(self) -> list[Sitting]:
-        """Training time by hardware; empty if it is not logged."""
+        """The training time by hardware; empty if it is not logged."""
         hours: dict[tuple[str, int], float] = {}
         before, key = 0.0, ("unknown hardware", 1)
         for line in self.log:
@@ -186,7 +186,7 @@ def _check(directory: Path) -> None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Names each path by its last components, with as many as are needed for unique names."""
+    """Returns a unique name for each path: its last components, as few as necessary."""
     for count in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-count:])) for path in paths]
         if len(set(names)) == len(names):
@@ -226,7 +226,7 @@ def _read(directory: Path, name: str, judge: Judge | None, note: Note) -> RunRec
 
 
 def _judge(file: Path, note: Note) -> Judge:
-    """Reads contrastive pairs, and returns a function that computes a model's accuracy on them."""
+    """Returns a function that computes a model's accuracy on the contrastive pairs in a file."""
     pairs = read_contrastive(file)
     return lambda model: contrastive_accuracy(
         Translator.load(model, precision="fp32", note=note), pairs, file
@@ -234,9 +234,9 @@ def _judge(file: Path, note: Note) -> Judge:
 
 
 def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
-    """Returns the scores in the run if they are valid for the model, otherwise computes them.
+    """Returns the scores in the run if they are those of the model; otherwise computes scores.
 
-    Saves new scores if the run is writable.
+    New scores are saved if the run is writable.
 
     Args:
         config: the run's configuration, which must have a test set.
@@ -252,7 +252,7 @@ def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note
                 return kept
     except (OSError, InputError, ValidationError):
         pass  # missing or damaged: score again
-    note(f"Translating the test set with {run.model}. Its scores are kept in {path}.")
+    note(f"Translating the test set with {run.model}. The scores will be saved in {path}.")
     found = evaluate(run.model, analysis=True, note=note)
     assert found.test_set.sources is not None and found.analysis
     test = TestScores(

@@ -9,7 +9,7 @@ from nmt.reporting.run_record import RunRecord
 
 _EACH = 3  # samples of each kind
 
-Parts = list[tuple[str, bool]]  # parts of a text, with whether another text lacks them
+Parts = list[tuple[str, bool]]  # parts of a text; the flag is true if another text lacks the part
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Translated:
 
     run: str
     text: str
-    chrf: float  # score of this sentence, 0 to 100
+    chrf: float  # sentence score, 0 to 100
     parts: Parts  # parts of `text`, compared with the reference
 
 
@@ -30,16 +30,16 @@ class Sample:
     source: str
     reference: str
     reference_parts: Parts  # compared with the first translation
-    translations: list[Translated]  # first that of the run whose chrF selected the sample
+    translations: list[Translated]  # the first is by the run whose chrF selected the sample
 
 
 def samples(runs: Sequence[RunRecord]) -> list[Sample]:
     """Returns the test sentences with the best, median and worst chrF of the first run.
 
     Among sentences with equal chrF, longer sentences rank higher. The median samples have different
-    chrF, if possible: if more than half of the sentences have a chrF of 100, only one of these
-    sentences is shown, together with sentences that have the next lower values. Each sample also
-    contains the translations by other runs with the same test set.
+    chrF values if possible. For example, if more than half of the sentences have a chrF of 100,
+    only one of these sentences is a median sample, and the others have the next lower values. Each
+    sample also contains the translations by other runs with the same test set.
     """
     tested = [run.test for run in runs if run.test]
     if not tested:
@@ -78,7 +78,7 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
 
 def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
-    """Returns the sentence in the middle of `order`, and the closest ones with other scores."""
+    """Returns the sentence in the middle of `order` and the nearest ones with other scores."""
     middle = len(order) // 2
     nearest = sorted(range(len(order)), key=lambda place: (abs(place - middle), -place))
     by_score: dict[float, int] = {}
@@ -91,7 +91,7 @@ def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
 
 
 def differing(text: str, other: str) -> Parts:
-    """Splits a text into parts, each with a flag that is true if `other` lacks the part's words."""
+    """Splits a text into parts, each with a flag: true if `other` lacks the words of the part."""
     words, others = (re.findall(r"\s*\S+", each) for each in (text, other))
     match = SequenceMatcher(None, [w.strip() for w in words], [w.strip() for w in others], False)
     return [

@@ -1,4 +1,4 @@
-"""Makes tables of the final scores of the runs and of the paper."""
+"""Creates tables of the final scores of runs, and compares the scores with the paper's."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from nmt.reporting.paper_models import newstest, table_3_row
 from nmt.reporting.run_record import RunRecord, number
 from nmt.reporting.tables import described, signed
 
-# Names for keys of `Evaluation.as_json`, in the order of the table; other keys follow
+# Displayed names of keys of `Evaluation.as_json`, in the order of the table; other keys follow
 METRICS = {
     "bleu": "BLEU",
     "paper_bleu": "paper BLEU",
@@ -22,8 +22,10 @@ METRICS = {
 
 
 def score_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns tables of test and validation scores, and of comparisons with each other and the
-    paper.
+    """Returns the tables of scores.
+
+    The tables contain the scores on the test set, the differences between systems, the scores on
+    the validation set, and each run's comparison with the paper. Empty tables are left out.
     """
     tables = [_test_table(runs), *_differences(runs), _validation_table(runs)]
     tables += map(_paper_table, runs)
@@ -56,9 +58,10 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def _differences(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns a table that compares the systems on the test set of the first, if there are several.
+    """Returns the table that compares the systems, or [] if there is only one system.
 
-    Runs that differ only in `training.seed` and in their directories are one system.
+    A system consists of the runs that differ only in `training.seed` and in their directories.
+    Systems are compared on the test set of the first system.
     """
     systems: list[list[RunRecord]] = []
     for run in runs:
@@ -129,7 +132,7 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def finished(run: RunRecord) -> str:
-    """Describes the finished model: its moving average or its number of averaged checkpoints."""
+    """Describes the finished model and how its weights were averaged."""
     if decay := (run.model or {}).get("ema_decay"):
         return f"finished model, moving average with decay {decay}"
     steps = (run.model or {}).get("averaged_steps")
@@ -138,7 +141,7 @@ def finished(run: RunRecord) -> str:
 
 
 def _paper_table(run: RunRecord) -> Table:
-    """Compares the run's scores with the paper's; has no rows unless the data is the paper's."""
+    """Compares the run's scores with the paper's; empty if the run uses other data."""
     language, nearest = run.config.data.target_language, run.info["paper"]["nearest"]
     tested = newstest(run.config.data, run.config.data.test) if run.test else None
     rows, notes = [], []
@@ -162,7 +165,7 @@ def _paper_table(run: RunRecord) -> Table:
         name = f"newstest2013, Table 3, {row.name}: perplexity at step {last['step']:,}"
         rows.append(_beside(name, number(last.get("ppl")), None, row.ppl))
         notes.append(
-            "The figures of a step are for its weights without averaging, as in Table 3. "
+            "Scores at a step are for the weights of that step without averaging, as in Table 3. "
             f"Perplexity is per token with a vocabulary of {run.info['vocabulary_size']:,}. Values "
             "for other vocabularies are not directly comparable."
         )
@@ -175,14 +178,14 @@ def _paper_table(run: RunRecord) -> Table:
         differing = len(run.info["paper"]["differences"])
         if differing:
             notes.insert(
-                0, f"Settings that differ from the paper's {nearest}: {differing}, see below."
+                0, f"Settings that differ from the paper's {nearest} model: {differing}, see below."
             )
-    columns = ["", "this run", "paper", "difference", "its 95% interval"]
+    columns = ["", "this run", "paper", "difference", "95% interval of the difference"]
     return Table(f"{run.name} beside the paper", columns, rows, tuple(notes))
 
 
 def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
-    """Compares the test set's paper BLEU, or else its sacreBLEU score, with the paper's BLEU."""
+    """Compares paper BLEU on the test set, or else sacreBLEU, with a score in the paper."""
     assert run.test
     scores = run.test.scores
     key = "paper_bleu" if "paper_bleu" in scores else "bleu"
@@ -200,7 +203,7 @@ def _beside(
 
 
 def interval_text(scores: dict[str, Any], key: str, digits: int = 2) -> str:
-    """Returns the 95% interval of a score as text, or "" if the score has none."""
+    """Returns the 95% interval of a score as text, or "" if no interval is known."""
     bounds = _bounds(scores, key)
     return f"95%: {bounds[0]:.{digits}f} to {bounds[1]:.{digits}f}" if bounds else ""
 

@@ -1,7 +1,7 @@
 """Describes every setting, and reads the shipped configurations, for `nmt config`.
 
-The shipped configurations are in `nmt/configs`, which is a link to `configs` in a checkout and a
-directory in an installed package.
+The shipped configurations are in `nmt/configs`, which is a symbolic link to `configs` in a
+checkout and a directory in an installed package.
 """
 
 import difflib
@@ -45,17 +45,17 @@ def settings_text() -> str:
 
 
 def shipped() -> list[str]:
-    """Returns the names of the shipped configurations: demo, ..., table3/base, ..."""
+    """Returns the names of the shipped configurations, such as demo and table3/base."""
     folder = _folder()
     paths = [*folder.glob("*.yaml"), *folder.glob("*/*.yaml")]
     return sorted(str(path.relative_to(folder).with_suffix("")) for path in paths)
 
 
 def shipped_text(name: str) -> str:
-    """Returns a shipped configuration as YAML, including the settings of its `base:` file.
+    """Returns a shipped configuration as YAML, including the settings in its `base:` file.
 
     Raises:
-        ArgumentError: no configuration has that name; the message suggests the most similar name.
+        ArgumentError: no configuration has that name. The message suggests the most similar name.
     """
     names = shipped()
     if name not in names:

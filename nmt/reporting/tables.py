@@ -1,4 +1,4 @@
-"""Makes the tables of settings, data and cost."""
+"""Creates the tables of settings, data and cost."""
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -52,7 +52,7 @@ def _plain(value: Any) -> str:
 
 
 def described(run: RunRecord, split: str) -> str:
-    """Describes the corpora of a split in a few words."""
+    """Returns a short description of the corpora in a split."""
     return ", ".join(
         describe(corpus) + (f", weight {corpus.weight:g}" if corpus.weight != 1 else "")
         for corpus in getattr(run.config.data, split)
@@ -60,7 +60,7 @@ def described(run: RunRecord, split: str) -> str:
 
 
 def cleaning_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns tables of what cleaning kept and removed; runs with the same data share a table."""
+    """Returns tables of the pairs that were kept, repaired and dropped, one per data set."""
     by_data = {run.data["data_sha256"]: run for run in reversed(runs) if run.data}
     return [_cleaning_table(run) for run in runs if run in by_data.values()]
 
@@ -91,7 +91,7 @@ def _cleaning_table(run: RunRecord) -> Table:
 
 
 def cost_table(runs: Sequence[RunRecord]) -> Table:
-    """Returns the cost of training: time, hardware, tokens, and FLOPs counted in two ways."""
+    """Returns a table of the cost of training: time, hardware, tokens, and FLOPs."""
     names: list[tuple[str, Callable[[RunRecord], str]]] = [
         ("Training time, validation included", _time_spent),
         ("Hardware", lambda run: "; ".join(map(machine, run.sittings)) or "not in the log"),
@@ -105,8 +105,9 @@ def cost_table(runs: Sequence[RunRecord]) -> Table:
     rows = [[name, *(cell(run) for run in runs)] for name, cell in names]
     notes = (
         "Training time excludes pauses, preparation, and steps that were lost and repeated.",
-        "By formula: operations of training, with the mean tokens of the logged steps. A "
-        "multiply-add counts as two; norms, softmax, look-ups and padding do not count.",
+        "By formula: the operations of training, with the mean number of tokens in the logged "
+        "steps. A multiply-add counts as two operations; normalization, softmax, embedding "
+        "look-ups and padding are not counted.",
         "The paper's method (Table 2): time × GPUs × sustained single-precision FLOP/s of the "
         "GPU, which footnote 5 gives for K80, K40, M40 and P100. The two figures are not "
         "comparable, because no model fully uses its hardware.",
@@ -119,23 +120,23 @@ def _time_spent(run: RunRecord) -> str:
 
 
 def signed(value: float) -> str:
-    """Formats a difference: +1.23, −0.40."""
+    """Formats a difference, for example as +1.23 or −0.40."""
     return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def time_spent(run: RunRecord) -> str:
-    """Formats the training time in a suitable unit: "3.5 h"."""
+    """Formats the training time in a suitable unit, for example as "3.5 h"."""
     unit, seconds = time_unit(run.elapsed_s)
     return f"{run.elapsed_s / seconds:.3g} {unit}"
 
 
 def machine(sitting: Sitting) -> str:
-    """Formats the number of processes and their device."""
+    """Formats the number of processes and the device."""
     return f"{sitting.world_size} × {sitting.device}"
 
 
 def _tokens(run: RunRecord) -> tuple[float, float]:
-    """Estimates the numbers of source and target tokens in training, from the logged steps."""
+    """Estimates the number of source and target tokens in training from the logged steps."""
     means = []
     for key in ("source_tokens", "target_tokens"):
         values = [point.value for point in run.points(key)]
@@ -171,7 +172,7 @@ def _papers_own(run: RunRecord) -> str:
 
 
 def _scientific(value: float) -> str:
-    """Formats a number: 3.3e18 -> 3.3 × 10¹⁸."""
+    """Formats a number in scientific notation; for example, 3.3e18 becomes 3.30 × 10¹⁸."""
     if not value:
         return "not in the log"
     digits, exponent = f"{value:.2e}".split("e")

@@ -1,1 +1,1 @@
-"""Serves a translator over HTTP, with LibreTranslate's API, an API of nmt, and a web page."""
+"""Serves a translator over HTTP through LibreTranslate's API, nmt's own API and a web page."""

@@ -1,4 +1,4 @@
-"""Describes the model that a server serves; runs in the model process."""
+"""Describes the served model. The functions run in the model process."""
 
 import json
 from typing import Any
@@ -9,19 +9,23 @@ from nmt.storage.opening import small_file
 
 JSON = dict[str, Any]
 
-_MAX_BYTES = 200_000_000  # maximum size of a file in the run
+_MAX_BYTES = 200_000_000  # maximum size of a JSON file in the run
 
 
 def about(translator: Any) -> JSON:
-    """Describes a model that is served.
+    """Returns a description of the served model as a JSON object.
 
     Returns:
-        `name`; `parameters`, their number (None for an exported model); `trained_on`, a phrase that
-        names the training data; `bleu`, with `score`, `signature` and `on` ("test set" or
-        "validation set"); `demo`, whether the model was trained only on the demo language;
-        `opening`, a sentence of the model's test set; `examples`, see `nmt.serving.examples`;
-        `model`, the settings of the model's layers. Facts that are missing from the model's run are
-        None or empty.
+        * `name`: the name of the run or, outside a run, of the model's directory.
+        * `parameters`: the number of parameters, or None for an exported model.
+        * `trained_on`: a phrase that describes the training data.
+        * `bleu`: an object with `score`, `signature` and `on` ("test set" or "validation set").
+        * `demo`: whether the model was trained only on the demo language.
+        * `opening`: a sentence from the model's test set.
+        * `examples`: see `nmt.serving.examples`.
+        * `model`: the settings of the section `model`, the vocabulary size and the label smoothing.
+
+        Values that are missing from the run are None or empty.
     """
     config = translator.config
     kinds = {corpus.kind() for corpus in config.data.train}
@@ -50,7 +54,7 @@ def about(translator: Any) -> JSON:
 
 
 def _of_run(translator: Any) -> JSON:
-    """Returns the facts about a model that its run contains; ignores missing and damaged files."""
+    """Returns the facts that the model's run contains; ignores missing and damaged files."""
     from nmt.data import kept_test_set  # imports pyarrow
     from nmt.runs.model_directory import read_manifest
     from nmt.runs.run_directory import RunDirectory
@@ -74,7 +78,7 @@ def _of_run(translator: Any) -> JSON:
 
 
 def _trained_on(config: Any, data: JSON | None) -> str:
-    """Describes the training corpora in a phrase, without file paths."""
+    """Returns a phrase that describes the training corpora without file paths."""
     names = [
         corpus.hub if corpus.kind() == "hub"
         else "sentences of the demo's grammar" if corpus.kind() == "demo"
@@ -104,7 +108,7 @@ def _bleu(scores: JSON, on: str) -> JSON | None:
 
 
 def _kept(path: Any, content: JSON) -> JSON:
-    """Returns the content of a JSON file in the run, or {} if it belongs to another model."""
+    """Returns the content of a JSON file, or {} if it is unreadable or from another model."""
     found = _tried(lambda: json.loads(small_file(path, _MAX_BYTES)))
     is_its = isinstance(found, dict) and found.get("model_sha256") == content.get("sha256")
     return found if is_its else {}

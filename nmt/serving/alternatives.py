@@ -1,12 +1,12 @@
-"""Lists the most likely next words of a translation: likely next tokens, completed to words."""
+"""Lists the most likely next words of a translation by completing the most likely next tokens."""
 
 import re
 from typing import Any
 
 from nmt.model.special_ids import EOS_ID
 
-_LISTED = 100  # number of likely tokens among which the current one is looked up
-_UNSPACED = "\u3040-\u30ff\u3400-\u9fff"  # kana and ideographs: each counts as a word
+_LISTED = 100  # number of likely tokens among which the next token of `target` is looked up
+_UNSPACED = "\u3040-\u30ff\u3400-\u9fff"  # kana and ideographs; each character is a word
 _WORD = re.compile(rf"\s*(?:[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:['’-][^\W{_UNSPACED}]+)*|\S)")
 
 JSON = dict[str, Any]
@@ -17,22 +17,25 @@ def alternatives(
 ) -> list[JSON]:
     """Returns the most likely words after `prefix` in the translation of a sentence.
 
-    Each of the `k` most likely next tokens is completed by a search with the model's own settings,
-    so that a token such as "h" is shown as the word that the model forms. Tokens that lead to
-    the same word are listed once. A token that would extend the last word of `prefix` is left out.
+    A search with the model's decoding settings completes each of the `k` most likely next tokens to
+    a word; for example, the token "h" may become "house". If several tokens are completed to the
+    same word, the word is listed once. Tokens that would extend the last word of `prefix` are left
+    out.
 
     Args:
-        translator: a Translator, of nmt or of an exported model.
+        translator: a `Translator`, which may have loaded an exported model.
+        text: the source sentence.
         target: the current translation, which begins with `prefix`.
 
     Returns:
         The alternatives, most likely first. `text` is the translation up to the end of the
         completed word, `follows` is the rest of the translation, and `probability` is the
-        probability of the first token alone. `stands` is true if `target` continues with this word;
-        at most one alternative does. `ends` is true if the translation ends here.
+        probability of the word's first token. `stands` is true if `target` continues with this
+        word, which applies to at most one alternative. `ends` is true if the alternative is to end
+        the translation after `prefix`.
 
     Raises:
-        ArgumentError: in the cases in which `Translator.next_tokens` raises it.
+        ArgumentError: see `Translator.next_tokens`.
     """
     tokenizer = translator.tokenizer
     prefix, target = (tokenizer.normalize(each).strip() for each in (prefix, target))
@@ -40,7 +43,7 @@ def alternatives(
     standing = _next_token(tokenizer, prefix, target)
     tokens = [each for n, each in enumerate(listed) if n < k or each.token == standing]
     ends = {EOS_ID: prefix} | ({} if standing is None else {standing: target})
-    # a token that ends within a character cannot end a prefix
+    # a prefix cannot end within a character
     open_ = [each for each in tokens if each.token not in ends and "\ufffd" not in each.text]
     found = translator.n_best([text] * len(open_), prefix=[each.text for each in open_])
     ends |= {each.token: some[0].text for each, some in zip(open_, found, strict=True)}
@@ -59,20 +62,23 @@ def alternatives(
 
 
 def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
-    """Returns the token after a prefix of a text, or None if the prefix ends within a token."""
+    """Returns the token of `target` that follows `prefix`, or None if no token begins there."""
     begun, whole = tokenizer.encode(prefix), [*tokenizer.encode(target), EOS_ID]
     is_begun = whole[: len(begun)] == begun and len(whole) > len(begun)
     return whole[len(begun)] if is_begun else None
 
 
 def _through_word(whole: str, prefix: str, least: str) -> str:
-    """Cuts `whole` after the first word that follows `prefix`, but not before `least` ends."""
+    """Returns `whole` up to the end of the first word after `prefix`.
+
+    The result is at least as long as `least`.
+    """
     word = _WORD.match(whole, len(prefix))
     return whole[: max(word.end() if word else len(prefix), len(least))]
 
 
 def _extends(prefix: str, begun: str) -> bool:
-    """Returns whether the text after a prefix continues the last word of the prefix."""
+    """Returns whether `begun` extends the last word of `prefix`."""
     before, after = prefix[-1:], begun[len(prefix) :][:1]
     is_spaced = not re.match(f"[{_UNSPACED}]", after)
     return before.isalnum() and after.isalnum() and is_spaced

@@ -1,4 +1,4 @@
-"""Creates the HTTP application: routes, the model's queue, the page, and error responses."""
+"""Creates the HTTP application: API routes, request queue, web page and error responses."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -29,13 +29,15 @@ def create_app(
     loaded: Callable[[Batcher], None] = lambda batcher: None,
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """Creates the application, which starts the model processes when it is started.
+    """Creates the application. The model processes start with the application.
 
     Args:
         processes: see `Batcher`.
-        note: called with a message for each internal error.
-        loaded: called when the model is loaded and warmed up, or has failed to load.
-        hosts: the host names for which requests are answered, or None to accept any name.
+        limits: the limits on requests, or None for the defaults.
+        note: called with each warning and with a message for each internal error.
+        loaded: called with the batcher when the model is loaded and warmed up, or when loading has
+            failed.
+        hosts: the accepted host names, or None to accept any name.
     """
     limits = limits or Limits()
     batcher = Batcher(processes, limits.queue, note)
@@ -45,12 +47,12 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         batcher.start(lambda: loaded(batcher))
         yield
-        batcher.stop()  # all requests have been answered or cut off
+        batcher.stop()  # by now, all requests have been answered or cancelled
 
     # FastAPI's documentation pages are disabled, because they load scripts from other servers
     app = FastAPI(
         title="nmt", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
-        redirect_slashes=False,  # such redirects would go to the host that the Host header names
+        redirect_slashes=False,  # the redirects would use the host in the Host header
     )  # fmt: skip
     app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
@@ -67,7 +69,7 @@ def create_app(
 
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
-        """Returns 200 unless all model processes have ended; says if some of them have."""
+        """Returns 200 unless all model processes have ended; the body says if some have ended."""
         problem = living_batcher_of(request).problem
         found = {"status": "degraded", "problem": problem} if problem else {"status": "ok"}
         return json_response(found)
@@ -78,7 +80,7 @@ def _add_probes(app: FastAPI) -> None:
         return json_response({"status": "ready"})
 
     async def metrics(request: Request) -> Response:
-        """Returns the metrics in Prometheus's text format."""
+        """Returns the metrics in the Prometheus text format."""
         text = request.app.state.metrics.text()
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -116,8 +118,8 @@ def _add_error_handlers(app: FastAPI, note: Note) -> None:
 
     async def wrong(request: Request, error: InputError) -> Response:
         if is_out_of_memory(error.__context__ or error):
-            note("nmt: warning: A request was refused because memory ran out for one text.")
-            message = "Out of memory. Shorten the text or lower beam."
+            note("nmt: warning: A request was refused because a text needs too much memory.")
+            message = "Out of memory. Shorten the text or lower the beam size."
             return json_response({"error": message}, 503)
         if isinstance(error, NoModelError):
             raise error

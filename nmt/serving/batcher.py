@@ -1,7 +1,7 @@
 """Batches the requests of all clients and passes them to the model processes.
 
-The event loop submits work and gets futures. For each model process, a thread takes work from the
-queue and waits for the result. Cancelling a future (the client disconnected or timed out) also
+The event loop submits work and receives futures. For each model process, a thread takes work from
+the queue and waits for the result. Cancelling a future (the client disconnected or timed out) also
 cancels its work, unless the work has started.
 """
 
@@ -27,42 +27,43 @@ from nmt.serving.model_process import (
     ModelProcess,
 )
 
-_SHARE = 16  # maximum texts per request in a pool, so that a long request does not block others
-_POOL = 512  # number of texts from which a batch is chosen
-# Maximum texts per batch; the translator may split a batch further. A new request waits until the
-# current batch is finished, so batches are larger only if many requests wait: a batch with one text
-# of each request then takes less time than several batches.
+# A batch is chosen from a pool of texts. Each waiting request contributes up to an equal share of
+# `_POOL` texts, or up to `_SHARE` texts if that is more.
+_SHARE, _POOL = 16, 512
+# Maximum number of texts per batch; the translator may split a batch further. New requests wait
+# until the current batch is finished, so batches are small. If many requests are waiting, batches
+# are larger, because one large batch then takes less time than several small ones.
 _BATCH_TEXTS, _MOST_BATCH_TEXTS = 64, 256
 _PATIENCE = 0.1  # maximum delay of a batch, as a fraction of the previous batch's duration
 _LOOK_S = 0.002  # seconds between checks whether enough requests have arrived
-_TEXT_CHARACTERS = 250  # typical length of a text
-_SHORTEST = 150  # added to a length, because the translation of a short text may be longer
-_WORD = 4  # shorter words count as words of this length
-# Seconds until the next attempt to start a process; doubles after each attempt
+_TEXT_CHARACTERS = 250  # typical length of a text in characters
+_SHORTEST = 150  # added to each length, because the translation of a short text may be longer
+_WORD = 4  # minimum characters per word when the length of a text is estimated
+# Seconds between attempts to start a process: the first interval, which grows, and the maximum
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 
 
 class FullQueueError(Exception):
-    """The queue is full."""
+    """Raised if the request queue is full."""
 
 
 class NotReadyError(Exception):
-    """The model is not loaded yet, or the server is stopping."""
+    """Raised if the model is not loaded yet or the server is stopping."""
 
 
 class OtherModelError(InputError):
-    """The files of the model were replaced after the first process had loaded them."""
+    """Raised if the files of the model were replaced after the first process loaded them."""
 
     def __init__(self) -> None:
         super().__init__(
-            "The model on disk is no longer the one that this server has loaded. Restart the "
-            "server to load the new one."
+            "The model on disk differs from the model that this server has loaded. Restart the "
+            "server to load the new model."
         )
 
 
 @dataclass(eq=False)
 class _Work:
-    """A request: texts, which are batched with those of other requests, or a function call."""
+    """A request: either texts, which are batched with texts of other requests, or a call."""
 
     future: asyncio.Future[Any]
     texts: Sequence[str] = ()
@@ -70,7 +71,7 @@ class _Work:
     options: SearchOptions = field(default_factory=SearchOptions)
     call: tuple[Any, ...] | None = None  # a function and its arguments
     sizes: list[int] = field(default_factory=list)  # lengths of the texts, see `translate`
-    left: list[int] = field(default_factory=list)  # indices of texts that are still waiting
+    left: list[int] = field(default_factory=list)  # indices of texts that are not in a batch yet
     found: dict[int, list[Translation]] = field(default_factory=dict)  # by index of the text
 
 
@@ -89,15 +90,16 @@ class _Item:
 
 
 class Batcher:
-    """The queue of requests, with a thread per model process.
+    """The request queue, with one thread per model process.
 
-    A process that is killed is restarted; failed attempts are repeated at growing intervals. All
-    processes have the same model: starting a process that finds a different model on disk fails.
+    If a process is killed, a replacement is started; failed attempts are repeated at growing
+    intervals. A replacement that finds a different model on disk is not used.
 
     Args:
-        processes: a function per model process, which creates the process and its replacements.
+        processes: one function per model process. Each function creates the process and, if
+            necessary, its replacements.
         queue: maximum number of waiting requests.
-        note: called with a message when a process is killed or cannot be started again.
+        note: called with a warning if a process is killed or a replacement cannot be started.
 
     Attributes:
         model: the description of the model, or None until the model is loaded and warmed up.
@@ -119,11 +121,11 @@ class Batcher:
         self._changed = threading.Condition()
         self._ending = False
         self._end = threading.Event()
-        self._missing = 0  # processes that were killed and have not been started again
-        self._is_other = False  # whether the last failed attempt found another model on disk
+        self._missing = 0  # killed processes that have not been replaced yet
+        self._is_other = False  # whether the last failed attempt found a different model on disk
         self._busy = 0  # processes that are computing
         self._computed = 0  # requests in the batches of busy processes
-        self._crowd = 0  # waiting and computing requests when the last batch was formed
+        self._crowd = 0  # waiting and running requests when the last batch was formed
         self._processes: list[ModelProcess] = []
         self._loop: asyncio.AbstractEventLoop
         self._threads = [
@@ -134,7 +136,11 @@ class Batcher:
         self._found: Model | None = None  # the model of the first process that is ready
 
     def start(self, after_load: Callable[[], None] = lambda: None) -> None:
-        """Starts loading the model; the event loop calls `after_load` after success or failure."""
+        """Starts loading the model.
+
+        Args:
+            after_load: called in the event loop when loading has succeeded or failed.
+        """
         self._loop = asyncio.get_running_loop()
         self._after_load = after_load
         for thread in self._threads:
@@ -161,7 +167,7 @@ class Batcher:
 
     @property
     def has_died(self) -> bool:
-        """Whether no process is running; all requests are then refused until a process restarts."""
+        """Whether no process is running, so that all requests are refused until one is replaced."""
         return self.model is not None and not self._is_alive and not self._ending
 
     @property
@@ -171,7 +177,7 @@ class Batcher:
             return ""
         if self._is_other:
             return str(OtherModelError())
-        return "A model process was killed and cannot be started. The server keeps trying."
+        return "A model process was killed and cannot be restarted. The server keeps trying."
 
     @property
     def _is_alive(self) -> bool:
@@ -179,25 +185,28 @@ class Batcher:
 
     @property
     def patience_s(self) -> int:
-        """Estimated seconds until a full queue is empty, from 1 to 60."""
+        """The estimated number of seconds in which a full queue is processed, from 1 to 60."""
         each_s = self.seconds / max(self.translated, 1) / len(self._threads)
         return round(min(max(each_s * self._queue, 1), 60))
 
     @property
     def waiting(self) -> int:
-        """Number of requests in the queue."""
+        """The number of requests in the queue."""
         return len(self._waiting)
 
     def translate(
         self, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
     ) -> asyncio.Future[list[list[Translation]]]:
-        """Queues texts for `Translator.n_best`, in batches with texts of other requests.
+        """Queues texts for translation in batches with texts of other requests.
 
         Args:
-            prefixes: a prefix for the translation of each text; () for none.
+            prefixes: the prefix of each text's translation, or () for no prefixes.
+
+        Returns:
+            A future for the result of `Translator.n_best`.
 
         Raises:
-            FullQueueError, NotReadyError: immediately.
+            FullQueueError, NotReadyError: raised by this call, not by the future.
         """
         work = _Work(self._loop.create_future(), texts, prefixes, options)
         work.left = list(range(len(texts)))
@@ -211,10 +220,13 @@ class Batcher:
         """Queues a call of `function(translator, *arguments)`, which is not batched.
 
         Args:
-            function: a module-level function; it and its arguments are pickled.
+            function: a module-level function; the function and its arguments are pickled.
+
+        Returns:
+            A future for the function's result.
 
         Raises:
-            FullQueueError, NotReadyError: immediately.
+            FullQueueError, NotReadyError: raised by this call, not by the future.
         """
         work = _Work(self._loop.create_future(), call=(function, *arguments))
         return self._queued(work)
@@ -260,7 +272,7 @@ class Batcher:
 
     def _pass_work(self, process: ModelProcess) -> None:
         """Passes work to a process until the process has ended or the server is stopping."""
-        took_s = 0.0  # seconds of the last batch
+        took_s = 0.0  # duration of the last batch
         while (window := self._next(process, took_s * _PATIENCE)) is not None:
             began = time.perf_counter()
             try:
@@ -279,7 +291,7 @@ class Batcher:
             took_s = time.perf_counter() - began
 
     def _first(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Starts a process and waits for it; returns None if it is not needed or cannot start."""
+        """Starts a process; returns None if the process is not needed or cannot be started."""
         try:
             return self._started(new)
         except BaseException as error:
@@ -293,7 +305,7 @@ class Batcher:
         Returns:
             The process, or None if the server is stopping.
         """
-        self._note("nmt: warning: A model process was killed. Another one is starting.")
+        self._note("nmt: warning: A model process was killed. A replacement is starting.")
         wait_s = _RETRY_S
         if process := self._restarted(new, wait_s):
             return process
@@ -313,7 +325,7 @@ class Batcher:
         """Tries once to start a process; returns None if it cannot be started.
 
         Args:
-            wait_s: seconds until the next attempt, for the message.
+            wait_s: seconds until the next attempt, for the warning.
         """
         try:
             return self._started(new)
@@ -363,11 +375,13 @@ class Batcher:
     def _next(self, process: ModelProcess, patience_s: float) -> list[_Item] | _Work | None:
         """Waits until there is work for the process, and returns the work.
 
-        Returns None if the process has ended or the server is stopping.
-
         Clients that have received answers usually send their next requests immediately. If the
         first of these requests were translated alone, the others would have to wait, so the batch
         is delayed briefly until this process's share of the requests has arrived.
+
+        Returns:
+            A batch of texts, a request that calls a function, or None if the process has ended or
+            the server is stopping.
         """
         while True:
             with self._changed:
@@ -396,7 +410,7 @@ class Batcher:
         return batch
 
     def _window(self, options: SearchOptions) -> list[_Item]:
-        """Forms a batch of the oldest text with these options and texts of similar length.
+        """Forms a batch from the oldest text with these options and texts of similar length.
 
         The batch is chosen from a pool that contains a limited number of texts per request, so that
         a long request does not block other requests. The request at the head of the queue then
@@ -430,7 +444,7 @@ class Batcher:
         self._count(began)
 
     def _translate(self, process: ModelProcess, batch: list[_Item]) -> None:
-        """Translates a batch; if that fails, translates each half, so that one text fails alone."""
+        """Translates a batch. If it fails, tries each half, so that only the faulty text fails."""
         batch = [item for item in batch if not item.work.future.done()]
         if not batch:
             return
@@ -464,7 +478,7 @@ class Batcher:
         self._tell(_deliver, batch, found)
 
     def _sharing(self, batch: Sequence[_Item] = ()) -> int:
-        """Returns the number of processes that share the cores; a lone request uses all cores."""
+        """Returns the number of processes that share the cores: 1 if there is only one request."""
         is_alone = self._busy == 1 and _requests(batch) < 2 and not self._waiting
         return 1 if is_alone else len(self._threads)
 
@@ -485,10 +499,10 @@ def _requests(batch: Sequence[_Item]) -> int:
 
 
 def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
-    """Returns a batch of the wanted item and the items of the pool with the closest lengths.
+    """Returns a batch: `wanted` and the items of `pool` with the most similar lengths.
 
     Args:
-        most: maximum number of texts; the maximum is lower for long texts.
+        most: maximum number of texts in a batch; batches of long texts have fewer.
     """
     pool = sorted(pool, key=lambda item: item.size)
     begin, size = pool.index(wanted), wanted.size

@@ -1,4 +1,4 @@
-"""Finds signs of a bad translation without using a reference."""
+"""Finds signs of a bad translation without a reference."""
 
 import math
 import re
@@ -12,12 +12,17 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 def doubts(source: str, translation: Translation) -> list[str]:
-    """Returns the doubts about a translation: any of "empty", "repeats", "bytes", "unsure".
+    """Returns the signs of a bad translation, if any.
 
-    "empty": the translation is empty, but the source is not. "repeats": the translation repeats
-    words, as `nmt.documents.doubtful` defines. "bytes": more than half of the tokens are single
-    bytes, which spell characters that are missing from the vocabulary. "unsure": the geometric mean
-    of the tokens' probabilities is below 0.5; exported models do not report these probabilities.
+    Returns:
+        Any of these names:
+
+        * "empty": the translation is empty, but the source is not.
+        * "repeats": the translation repeats words, see `nmt.documents.doubtful`.
+        * "bytes": more than half of the tokens, and at least four, are single bytes, which spell
+          characters that are missing from the vocabulary.
+        * "unsure": the geometric mean of the token probabilities is below 0.5. Exported models do
+          not provide these probabilities.
     """
     logs = translation.token_log_probabilities
     content = [piece for piece in translation.pieces if piece != "</s>"]

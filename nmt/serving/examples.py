@@ -1,4 +1,4 @@
-"""Chooses sentences of a test set that show how a model works."""
+"""Selects test-set sentences that illustrate how a model works."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,26 +13,28 @@ from nmt.translator import Translator
 
 JSON = dict[str, Any]
 
-_LONGEST = 16  # maximum words of an example
-_MOVED = 3  # minimum distance of two words that change their order
-_LIKELY, _CLOSE = 0.3, 0.1  # minimum probability of an ambiguous token, maximum difference
+_LONGEST = 16  # maximum number of words in an example
+_MOVED = 3  # minimum distance, in words, between two words in reverse order
+# Minimum probability of an ambiguous token; maximum difference from the probability of another word
+_LIKELY, _CLOSE = 0.3, 0.1
 
 
 def examples(translator: Translator, sources: Sequence[str]) -> JSON:
     """Returns the examples that the page of `nmt serve` offers for a model.
 
     Args:
-        sources: sentences to choose from; those of more than 16 words are ignored.
+        sources: sentences to choose from; only sentences of 3 to 16 words are used.
 
     Returns:
-        `opening`: the sentence with which the page opens, or None if none is suitable. `examples`:
-        at most one sentence of each `kind`, with its `text`. "alpha": length penalties of 0 and 2
-        rank different finished hypotheses first. "beam": greedy search and a beam of 4 give
-        different translations. "bytes": characters of the source are copied byte by byte. "order":
-        two words change their order and are at least 3 words apart in the translation.
-        "ambiguous": the token with the lowest probability begins a word, its probability is at
-        least 0.3, and the probability of another word differs by at most 0.1. A kind without a
-        suitable sentence is missing.
+        `opening`: the sentence with which the page opens, or None if no sentence is suitable.
+        `examples`: at most one sentence of each `kind`, with its `text`. The kinds are:
+
+        * "alpha": length penalties of 0 and 2 rank different finished hypotheses first.
+        * "beam": greedy search and beam search with a beam size of 4 give different translations.
+        * "bytes": characters of the source are copied byte by byte.
+        * "order": two words are in reverse order in the translation, at least 3 words apart.
+        * "ambiguous": the token with the lowest probability begins a word and has a probability of
+          at least 0.3, and the probability of another word differs from it by at most 0.1.
     """
     sources = [text for text in dict.fromkeys(sources) if 3 <= len(text.split()) <= _LONGEST]
     found = translator.translate(sources, SearchOptions(align=True))
@@ -56,9 +58,9 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
 
 
 def first_sight(sources: Sequence[str]) -> str | None:
-    """Returns the first source of 8 to 12 words.
+    """Returns the first source of 8 to 12 words, or else the first source.
 
-    If there is none, returns the first source, or None if `sources` is empty.
+    Returns None if `sources` is empty.
     """
     middle = (text for text in sources if 8 <= len(text.split()) <= 12)
     return next(middle, sources[0] if sources else None)

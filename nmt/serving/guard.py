@@ -1,4 +1,4 @@
-"""Wraps all routes: counts requests, checks request headers, and returns errors as JSON.
+"""Middleware for all routes: counts requests, checks headers, and returns errors as JSON.
 
 Log messages never contain a client's text.
 """
@@ -22,10 +22,10 @@ _HEADERS = [
 
 
 class Guard:
-    """ASGI middleware that checks hosts, adds headers and counts requests.
+    """ASGI middleware that checks Host headers, adds response headers and counts requests.
 
     Args:
-        hosts: the accepted host names, or None to accept any.
+        hosts: the accepted host names, or None to accept any name.
         policy: the Content-Security-Policy of all responses.
     """
 
@@ -36,7 +36,7 @@ class Guard:
         self.headers = [*_HEADERS, (b"content-security-policy", policy.encode())]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """See ASGI."""
+        """Handles a request as the ASGI specification defines."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -54,7 +54,7 @@ class Guard:
                 await refusal(scope, receive, sent)
             else:
                 await self.app(scope, receive, sent)
-        except asyncio.CancelledError:  # the server is stopping and no longer waits
+        except asyncio.CancelledError:  # the server is stopping
             self.metrics.cut_off += 1
             if not status:
                 body = {"error": "The server is stopping."}
@@ -69,15 +69,15 @@ class Guard:
         self.metrics.count(path, status, time.perf_counter() - began)
 
     def _refusal(self, version: str, headers: list[tuple[bytes, bytes]]) -> Response | None:
-        """Returns the response to a request that must be refused, or None for other requests."""
+        """Returns the response that refuses a request, or None if the request is accepted."""
         hosts = sum(name == b"host" for name, _ in headers)
         if hosts > 1 or (hosts == 0 and version != "1.0"):  # RFC 9112, section 3.2
             return json_response({"error": "Send exactly one Host header."}, 400)
         for name, value in headers:
             if name == b"host" and self.hosts and not self.hosts.serve(value):
-                message = "The server does not accept this Host. Its operator can allow it."
+                message = "This Host header is not accepted. The server's operator can allow it."
                 return json_response({"error": message}, 421)
-            # decompressing a small body could fill the memory
+            # a small compressed body could fill the memory
             if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
                 message = "Content-Encoding is not supported."
                 return json_response({"error": message}, 415)

@@ -1,8 +1,9 @@
-"""Checks the host names to which requests are addressed.
+"""Checks the Host headers of requests, to prevent DNS rebinding attacks.
 
-The owner of a web page can let the page's host name resolve to 127.0.0.1 (DNS rebinding). The
-browser then sends the page's requests to a server on this machine, and the page can read the
-answers. The Host header of such requests still contains the page's host name.
+In such an attack, a malicious web page is opened in a browser on this machine, and the page's host
+name is then resolved to 127.0.0.1. The browser sends the page's further requests to the server on
+this machine, and the page can read the responses. The Host header of these requests still contains
+the page's host name.
 """
 
 import re
@@ -14,10 +15,10 @@ _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
 
 class Hosts:
-    """The host names that are accepted in the Host header, which may also contain a port.
+    """The host names that are accepted in a Host header. The header may also contain a port.
 
     Args:
-        names: names to accept in addition to localhost, 127.0.0.0/8 and [::1].
+        names: host names to accept in addition to localhost, 127.0.0.0/8 and [::1].
     """
 
     def __init__(self, names: Collection[str] = ()):
@@ -26,12 +27,13 @@ class Hosts:
 
     @classmethod
     def of(cls, address: str, allowed: Collection[str]) -> "Hosts | None":
-        """Returns the names that a server on an IP address accepts, or None if it accepts any name.
+        """Returns the host names that a server accepts, or None if the server accepts any name.
 
         Args:
-            allowed: further host names to accept; "*" accepts any name. If `allowed` is empty, a
-                server that other machines can reach accepts any name, because it does not know its
-                own names.
+            address: the IP address on which the server listens.
+            allowed: additional host names to accept; "*" accepts any name. If `allowed` is empty
+                and other machines can reach `address`, any name is accepted, because the server
+                does not know its own host names.
         """
         is_checked = "*" not in allowed and (allowed or _is_loopback(address))
         return cls(allowed) if is_checked else None
@@ -47,7 +49,7 @@ def _plain(name: str) -> str:
 
 
 def _is_loopback(address: str) -> bool:
-    """Returns whether this is a loopback IP address."""
+    """Returns whether `address` is a loopback IP address."""
     try:
         ip = ip_address(address)
     except ValueError:

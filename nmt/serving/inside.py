@@ -1,4 +1,4 @@
-"""Computes the attention and probabilities of translations, in the model process."""
+"""Computes attention and token probabilities of translations; runs in the model process."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def sees_inside(translator: Any) -> bool:
-    """Returns whether a model provides attention and probabilities; exported models do not."""
+    """Returns whether a translator provides attention and probabilities; exported models do not."""
     return not translator.is_exported
 
 
 @dataclass(frozen=True)
 class Details:
-    """Attention and probabilities of a translation; empty if the sentence was split into parts."""
+    """Attention and token probabilities; all empty if the sentence was translated in parts."""
 
     source_pieces: list[str]  # (S), with EOS
     pieces: list[str]  # (T)
@@ -34,10 +34,10 @@ class Details:
 def details(
     translator: "Translator", sources: Sequence[str], translations: Sequence[Translation]
 ) -> list[Details]:
-    """Returns the details of each sentence's translation, computed by a forward pass.
+    """Computes the details of each sentence's translation in a forward pass.
 
     Raises:
-        ArgumentError: exported models provide neither attention nor probabilities.
+        ArgumentError: the model is an exported model.
     """
     if not sees_inside(translator):
         raise ArgumentError(
@@ -63,7 +63,7 @@ def details(
 
 
 def microscope(translator: "Translator", name: str, arguments: dict[str, Any]) -> bytes:
-    """Calls the named function of the page's microscope and returns its result as JSON."""
+    """Calls a function of the page's microscope by name and returns its result as JSON."""
     from nmt.serving.microscope import inspect, search_tree  # imports torch
     from nmt.serving.steps import steps
 

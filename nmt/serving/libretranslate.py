@@ -39,7 +39,7 @@ _NAMES = dict(
     vi:Vietnamese zh:Chinese
     """.split()  # noqa: SIM905
 )
-_TAG = re.compile("<2([A-Za-z-]{2,12})>")  # a symbol that requests a target language
+_TAG = re.compile("<2([A-Za-z-]{2,12})>")  # matches a symbol that requests a target language
 
 
 class TranslateQuestion(BaseModel):
@@ -60,7 +60,12 @@ class DetectQuestion(BaseModel):
 
 @lru_cache(maxsize=1)
 def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """Returns the target languages of each source language, with the symbol of each target."""
+    """Returns the translation directions of a model.
+
+    Returns:
+        Maps each source language to its target languages, and each target language to the prefix
+        of its sources: a symbol and a space, or "".
+    """
     tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
     if len(tags) < 2:
         return {source: {target: f"{tags[target]} " if target in tags else ""}}
@@ -76,7 +81,7 @@ def directions(request: Request) -> dict[str, dict[str, str]]:
 
 @router.post("/translate", openapi_extra=described(TranslateQuestion, form=True))
 async def translate(request: Request) -> Response:
-    """Translates one or several texts sentence by sentence, and keeps line breaks."""
+    """Translates one or more texts sentence by sentence and preserves line breaks."""
     question = await parsed(request, TranslateQuestion, form=True)
     texts = [question.q] if isinstance(question.q, str) else question.q
     check_texts(request, *texts)
@@ -123,7 +128,7 @@ async def translate(request: Request) -> Response:
 async def _around_tags(
     request: Request, texts: list[str], options: SearchOptions, language: str
 ) -> list[list[str]]:
-    """Translates HTML texts; returns the translations of each text with its tags, best first."""
+    """Translates HTML texts; returns the translations of each text, with HTML tags, best first."""
     tokenizer = batcher_of(request).model.tokenizer
     documents = await aside(request, _documents, texts, tokenizer, language)
     sentences = [sentence for each in documents for sentence in each.sentences]
@@ -165,7 +170,7 @@ async def languages(request: Request) -> Response:
 
 @router.post("/detect", openapi_extra=described(DetectQuestion, form=True))
 async def detect(request: Request) -> Response:
-    """Returns the model's source language with confidence 0; there is no language detection."""
+    """Returns the model's source language with confidence 0, because no language is detected."""
     question = await parsed(request, DetectQuestion, form=True)
     check_texts(request, *([question.q] if isinstance(question.q, str) else question.q))
     return json_response([_detected(next(iter(directions(request))))])
@@ -173,7 +178,7 @@ async def detect(request: Request) -> Response:
 
 @router.get("/frontend/settings")
 async def frontend_settings(request: Request) -> Response:
-    """Returns the settings that clients request when they start."""
+    """Returns the settings that LibreTranslate clients request at startup."""
     limits, known = limits_of(request), directions(request)
     source = next(iter(known))
     target = next(iter(known[source]))
@@ -199,5 +204,5 @@ def _detected(code: str) -> dict[str, Any]:
 
 
 def language_name(code: str) -> str:
-    """Returns the English name of a language, or its code if the name is not known."""
+    """Returns the English name of a language, or its code if the name is unknown."""
     return _NAMES.get(code.split("_")[0].split("-")[0].lower(), code)

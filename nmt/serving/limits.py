@@ -7,14 +7,15 @@ from dataclasses import dataclass
 class Limits:
     """Inclusive limits on requests.
 
-    A request that exceeds a limit is refused with status 400 or 413. If the queue is full, the
-    status is 429, and the request may be repeated.
+    A request that is too large is refused with status 400 or 413. If the queue is full, the status
+    is 429, and the client may repeat the request. If `arrival_s` or `answer_s` is exceeded, the
+    status is 408 or 503, respectively.
     """
 
-    queue: int = 256  # requests that may wait for the model
+    queue: int = 256  # waiting requests
     body_bytes: int = 1_000_000
     texts: int = 256  # per request
-    characters: int = 20_000  # total of all texts of a request
+    characters: int = 20_000  # total of all texts in a request
     beam: int = 16
     n_best: int = 16
     next_tokens: int = 100
@@ -22,4 +23,4 @@ class Limits:
     arrival_s: float = 10.0  # from a request's first byte to its last
     answer_s: float = 60.0  # from a request's last byte to its answer
     shutdown_s: float = 30.0  # time to answer accepted requests before the server stops
-    connections: int = 4000  # open at once
+    connections: int = 4000  # open at the same time

@@ -1,4 +1,4 @@
-"""Metrics of the server in Prometheus's format."""
+"""Metrics of the server for Prometheus."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
-    """The metrics of one server; a process may have several servers."""
+    """The metrics of one server, in a separate Prometheus registry."""
 
     def __init__(self, batcher: Batcher):
         self._batcher = batcher
@@ -27,7 +27,7 @@ class Metrics:
         )  # fmt: skip
 
     def count(self, path: str, status: int, seconds: float) -> None:
-        """Counts a request; `path` is a route's path, so that the number of labels is limited."""
+        """Counts a request; `path` is a route's path, which limits the number of labels."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
@@ -48,5 +48,5 @@ class Metrics:
             yield CounterMetricFamily(name, meaning, value=value)
 
     def text(self) -> bytes:
-        """Returns all metrics in Prometheus's text format."""
+        """Returns all metrics in the Prometheus text format."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Computes what the page shows of a translation: tokens, attention and the beam search."""
+"""Computes the data of the page's microscope: tokens, attention and beam search of a sentence."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
 _MAX_WEIGHTS = 1_500_000  # 10 MB of JSON, or 100 tokens per side with the paper's base model
-_DIGITS = 3  # digits per weight; the page shows 0.1%
-_LIKELIEST = 5  # tokens shown beside the actual one
+_DIGITS = 3  # decimal places of weights; the page rounds to 0.1%
+_LIKELIEST = 5  # number of likely tokens listed per target position
 
 JSON = dict[str, Any]
 AttentionKind = Literal["encoder", "decoder", "cross"]
@@ -36,20 +36,21 @@ def inspect(
 
     Args:
         text: one sentence.
-        target: its translation, tokenized as in training, or None for the model's own.
-        kind: the attention to return, or None for all three kinds.
+        target: the translation of `text`, or None for the model's own translation. A given target
+            is tokenized like training text.
+        kind: the kind of attention to return, or None for all three kinds.
 
     Returns:
-        `source` and `target`: the normalized text and its tokens, with EOS. Each token has its id,
-        its piece, its bytes in UTF-8, and the characters it adds to the text; if several tokens
-        spell a character, the last one adds it. Each token of the target also has its
-        log-probability and the `likeliest` tokens at its position. `read`: the decoder's input
-        pieces, which are the keys of its self-attention. `attention`: for each kind, weights as
-        [layer][head][query][key], rounded to 3 digits after the decimal point, see
-        `nmt.evaluation.attention_maps.AttentionMaps`.
+        * `source` and `target`: the normalized text and its tokens, including EOS. Each token has
+          its id, its piece, its UTF-8 bytes, and the characters that it adds to the text. If
+          several tokens spell a character, the last of them adds it. A target token also has its
+          log-probability and the `likeliest` tokens at its position.
+        * `read`: the decoder's input pieces, which are the keys of the decoder's self-attention.
+        * `attention`: for each kind, the weights, indexed [layer][head][query][key] and rounded to
+          3 decimal places (see `nmt.evaluation.attention_maps.AttentionMaps`).
 
     Raises:
-        ArgumentError: the text is empty, or a text is too long.
+        ArgumentError: `text` is empty, or `text` or `target` is too long.
         NoModelError: the model's weights are not finite.
     """
     source_side = _side(translator, "text", text)
@@ -74,7 +75,14 @@ def inspect(
 
 
 def sentence_ids(translator: Translator, name: str, text: str) -> list[int]:
-    """Returns the token ids of an argument, without EOS."""
+    """Returns the token ids of a text, without EOS.
+
+    Args:
+        name: the argument that contains the text, for error messages.
+
+    Raises:
+        ArgumentError: the text is too long, or the argument `text` is empty.
+    """
     ids = translator.tokenizer.encode(text)
     if name == "text" and not ids:
         raise ArgumentError("{text} is empty. Provide a sentence.")
@@ -100,7 +108,7 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
 
 @torch.inference_mode()
 def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
-    """Returns each target token's log-probability, and the most likely tokens at its position."""
+    """Returns each target token's log-probability and the most likely tokens at that position."""
     src, tgt = (
         with_eos(sentence_ids(translator, name, side))
         for name, side in (("text", text), ("target", target))
@@ -166,21 +174,23 @@ def search_tree(
     """Returns the hypotheses that beam search compares for a sentence.
 
     The search continues until no other hypothesis can score higher than the `beam` finished ones.
-    Its best hypothesis is the translation that `Translator` returns.
+    The best hypothesis is the translation that `Translator` returns.
 
     Args:
-        text: one sentence, of at most `translator.max_part` tokens.
-        beam, length_penalty: None for the values of the model's configuration.
+        text: one sentence of at most `translator.max_part` tokens.
+        beam, length_penalty: search options; None for the values in the model's configuration.
         prefix: prefix of the translation.
 
     Returns:
-        `beam` and `length_penalty`: the values used. `steps`: the candidates of each step, most
-        likely first. Each candidate has the index of its `parent` in the previous step (None in the
-        first step), its piece, log-probability and state: `live` if it was continued, `pruned` if
-        it was not, and `finished` if it ended with EOS. `finished`: the finished hypotheses, best
-        first, each with the `step` and `index` of its EOS, number of tokens, log-probability, score
-        and text. `best`: the text, score and log-probability of the translation, and whether it is
-        `finished` rather than truncated at the maximum length.
+        * `beam` and `length_penalty`: the values used.
+        * `steps`: the candidates of each step, most likely first. Each candidate has the index of
+          its `parent` in the previous step (None in the first step), its piece, its log-probability
+          and its state: `live` if the candidate was continued, `pruned` if it was discarded, or
+          `finished` if it ended with EOS.
+        * `finished`: the finished hypotheses, best first, each with the `step` and `index` of its
+          EOS, its number of tokens, its log-probability, its score and its text.
+        * `best`: the text, score and log-probability of the translation, and `finished`, which is
+          false if the translation was truncated at the maximum length.
 
     Raises:
         ArgumentError: the text is empty or too long, or the prefix or an option is invalid.
@@ -209,7 +219,7 @@ def search_tree(
 
 
 class _Tree:
-    """The candidates of one sentence's search, step by step."""
+    """Records the candidates in each step of one sentence's search."""
 
     def __init__(self, tokenizer: Tokenizer, beam: int, alpha: float):
         self.tokenizer, self.beam, self.alpha = tokenizer, beam, alpha
@@ -221,7 +231,7 @@ class _Tree:
     def add(
         self, values: NDArray[np.float32], parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> None:
-        """Adds a step's candidates, (1, 2 W) each, and classifies them as the search does."""
+        """Adds a step's candidates, in arrays of shape (1, 2 W), and classifies them."""
         step: list[JSON] = []
         live: list[tuple[int | None, list[int]]] = []
         each = zip(values[0].tolist(), parents[0].tolist(), tokens[0].tolist(), strict=True)
@@ -257,5 +267,5 @@ class _Tree:
         )
 
     def text(self, tokens: list[int]) -> str:
-        """Decodes a hypothesis."""
+        """Returns the text of a hypothesis."""
         return self.tokenizer.normalize(self.tokenizer.decode(tokens))

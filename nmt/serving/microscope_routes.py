@@ -30,7 +30,7 @@ class InspectQuestion(Question):
     text: str = Field(description="one sentence")
     target: str | None = Field(None, description="translation of the text (default: the model's)")
     kind: Literal["encoder", "decoder", "cross"] | None = Field(
-        None, description="the attention to return (default: all three kinds)"
+        None, description="kind of attention to return (default: all three)"
     )
 
 
@@ -47,7 +47,7 @@ class StepsQuestion(Question):
     """Body of /api/steps."""
 
     text: str = Field(description="one sentence")
-    target: str = Field(description="its translation")
+    target: str = Field(description="translation of the text")
     side: Literal["source", "target"] = Field("target", description="encoder or decoder")
     token: int = Field(0, ge=0, description="index of a token on that side")
     layer: int = Field(0, ge=0)
@@ -83,8 +83,8 @@ async def _answer(request: Request, name: str, question: Question) -> Response:
     batcher = batcher_of(request)
     if not batcher.model.sees_inside:
         raise InputError(
-            "An exported model cannot show its attention or the steps of its search. Serve the "
-            "original model."
+            "Attention and search steps are unavailable for an exported model. Serve the original "
+            "model."
         )
     body = await answer(request, batcher.call(microscope, name, question.model_dump()))
     return Response(body, media_type="application/json")

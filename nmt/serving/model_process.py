@@ -1,7 +1,7 @@
-"""Runs a model in a separate process, so that its work does not delay answers to other clients.
+"""Runs a model in a separate process, so that translation does not delay other clients.
 
-Python runs only one thread at a time, so in a single process the model and the event loop would
-slow each other down.
+In a single process, the model and the event loop would slow each other down, because Python runs
+only one thread at a time.
 """
 
 import contextlib
@@ -31,21 +31,21 @@ _WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # translated to warm up the model; digits s
 
 
 class AbandonedError(Exception):
-    """The current batch is no longer wanted."""
+    """Raised if the current batch is no longer wanted."""
 
 
 class EndedError(InputError):
-    """The process has ended, and its current work is lost."""
+    """Raised if the process has ended; its current work is lost."""
 
     def __init__(self) -> None:
         super().__init__(
-            "The model process was killed. See the system's log, and start again; if memory ran "
-            "out, with fewer processes."
+            "The model process was killed. Check the system log, then start again. If memory ran "
+            "out, start fewer processes."
         )
 
 
 class FailedError(Exception):
-    """An internal error in the process.
+    """Raised for an internal error in the process.
 
     The message names the place in the code and does not quote a client's text.
     """
@@ -53,11 +53,11 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class Model:
-    """Describes a model to the server."""
+    """The description of a model, which its process sends to the server."""
 
     config: Config
     tokenizer: Tokenizer
-    max_part: int  # maximum number of tokens in a sentence or a part of one
+    max_part: int  # maximum number of tokens in a sentence or in a part of a longer sentence
     sees_inside: bool
     sha256: str  # identifies the model's files, see `LoadedModel`
 
@@ -71,14 +71,14 @@ class Model:
 
 
 class ModelProcess:
-    """A process with a translator, which executes one call at a time.
+    """A process that contains a translator and executes one call at a time.
 
     Args:
         load: a function that returns the translator; it is pickled and called in the process.
     """
 
     def __init__(self, load: Load):
-        context = multiprocessing.get_context("spawn")  # a fork of threads can hang
+        context = multiprocessing.get_context("spawn")  # forking a process with threads can hang
         self._connection, self._theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(self._theirs, load), daemon=True)
 
@@ -100,8 +100,8 @@ class ModelProcess:
         """Returns `function(translator, *arguments)`, computed in the process.
 
         Args:
-            function: a module-level function; it and its arguments are pickled.
-            sharing: number of processes that share the cores.
+            function: a module-level function; the function and its arguments are pickled.
+            sharing: number of processes that share the CPU cores.
 
         Raises:
             InputError: raised by the function.
@@ -120,10 +120,10 @@ class ModelProcess:
         is_wanted: Callable[[], bool],
         sharing: int = 1,
     ) -> list[list[Translation]]:
-        """Returns `Translator.n_best`, computed in the process.
+        """Returns the result of `Translator.n_best`, computed in the process.
 
         Args:
-            is_wanted: called from time to time; the work is abandoned if it returns False.
+            is_wanted: called at short intervals; if it returns False, the call is abandoned.
 
         Raises:
             AbandonedError: `is_wanted` returned False.
@@ -184,7 +184,7 @@ def _n_best(
 
 
 def _serve(calls: Connection, load: Load) -> None:
-    """Executes calls in the process until the server ends."""
+    """Executes the server's calls until the server ends; runs in the process."""
     end_with_parent()
     need_no_temporary_directory()
     keep_freed_memory()
@@ -207,7 +207,7 @@ def _work_off(calls: Connection, load: Load) -> None:
         cores = _threads(translator)
         while True:
             job = calls.recv()
-            if job is not _GIVE_UP:  # a late _GIVE_UP is for a batch that has ended
+            if job is not _GIVE_UP:  # a late _GIVE_UP belongs to a call that has ended
                 function, arguments, sharing, gives_up = job
                 _set_threads(translator, max(cores // sharing, 1))
                 more = [partial(_go_on, calls)] if gives_up else []
@@ -215,7 +215,7 @@ def _work_off(calls: Connection, load: Load) -> None:
 
 
 def _warm(translator: Translates) -> Model:
-    """Makes the first, slower translations, and returns the description of the model."""
+    """Warms up the model with two translations and returns the model's description."""
     translator.n_best(_WARM_UP, SearchOptions())
     gc.collect()
     gc.freeze()  # excludes permanent objects from garbage collection
@@ -223,7 +223,7 @@ def _warm(translator: Translates) -> Model:
 
 
 def _go_on(calls: Connection, _: int) -> None:
-    """Raises AbandonedError if the server no longer wants the batch; called between batches."""
+    """Raises AbandonedError if the server has abandoned the call; used as progress callback."""
     if calls.poll():
         calls.recv()
         raise AbandonedError
@@ -247,7 +247,7 @@ def _set_threads(translator: Translates, number: int) -> None:
 
 
 def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, Any]:
-    """Returns a call's result, or its error and the context, in a form that can be pickled."""
+    """Returns a call's result, error and context of the error, in a form that can be pickled."""
     try:
         return function(*arguments), None, None
     except (InputError, AbandonedError) as error:

@@ -1,4 +1,4 @@
-"""Joins the page's files, so that the first translation is shown after two round trips."""
+"""Bundles the page's files, so that the first translation needs only two round trips."""
 
 import base64
 import hashlib
@@ -15,10 +15,10 @@ _DYNAMIC = re.compile(r'import\("\./(\w+)\.js"\)')
 
 @dataclass(frozen=True)
 class PageFiles:
-    """The page's files by path, and the policy that tells browsers which scripts may run.
+    """The files of the page and its Content-Security-Policy.
 
     Attributes:
-        files: the content and the media type of each path.
+        files: maps each path to the content and the media type of the file.
         policy: the Content-Security-Policy, which allows the styles and the script in index.html
             and nothing from other hosts.
     """
@@ -28,10 +28,10 @@ class PageFiles:
 
     @classmethod
     def read(cls) -> "PageFiles":
-        """Reads the sources, puts styles and script into index.html, and joins the modules.
+        """Reads the source files, inlines styles and scripts in index.html, and bundles modules.
 
-        A module that is imported dynamically becomes a file, together with all modules that it
-        imports and index.html does not contain.
+        A module that is imported dynamically becomes a separate file. The file also contains the
+        modules that it imports, except those in index.html.
         """
         sources = {
             entry.name: entry.read_text("utf-8")
@@ -70,5 +70,5 @@ class PageFiles:
 
 
 def _hash(content: str) -> str:
-    """Returns the source expression that allows an inline script or style."""
+    """Returns the policy's source expression that allows an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

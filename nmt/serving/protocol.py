@@ -15,14 +15,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from nmt.serving.limits import Limits
 
 _HEAD_BYTES = 65_536
-_AHEAD = 64  # maximum number of pipelined requests without an answer
+_AHEAD = 64  # maximum number of unanswered pipelined requests
 _DROPPED = 16  # a connection is aborted after this multiple of the maximum body size
-_LATER = 1.5  # time limits, as a multiple of the application's own
+_LATER = 1.5  # the time limits are this multiple of the application's
 _UPGRADE = re.compile(rb"^upgrade:", re.IGNORECASE | re.MULTILINE)
 
 
 class Connection(HttpToolsProtocol):
-    """A client's connection; `of` returns the class for given limits."""
+    """A connection to a client with limits on time and size, see `of`."""
 
     limits: ClassVar[Limits]
 
@@ -50,8 +50,8 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol.
 
-        After the application has refused a request, further data is read and discarded, up to a
-        limit, so that the client receives the refusal.
+        After the application has refused a request, further data of the request is discarded, up
+        to a limit, so that the client can receive the refusal.
         """
         self._size += len(data)
         if self._size > self.limits.body_bytes * _DROPPED:
@@ -60,16 +60,16 @@ class Connection(HttpToolsProtocol):
         is_head = self._is_whole or not self._has_head
         super().data_received(_without_upgrade(data) if is_head else data)
         if not self._has_head and self._size > _HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response(f"The headers have more than {_HEAD_BYTES:,} bytes.")
+            self.send_400_response(f"The headers exceed {_HEAD_BYTES:,} bytes.")
         elif not self._is_whole or self.cycle.response_complete:
             self._expect("request")  # uvicorn restarts its own idle timer with every chunk
 
     def on_message_begin(self) -> None:
         """See HttpToolsProtocol."""
         super().on_message_begin()
-        self._size = 0  # the bytes so far belong to the previous request
+        self._size = 0  # earlier bytes belong to the previous request
         self._has_head = self._is_whole = False
-        self._relax("request")  # ends the deadline for the first byte
+        self._relax("request")  # cancels the deadline for the first byte
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """See HttpToolsProtocol; ignores trailers, which follow the body."""
@@ -113,7 +113,7 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def send_400_response(self, msg: str) -> None:
-        """See HttpToolsProtocol; sends JSON, like all other errors."""
+        """See HttpToolsProtocol. The response contains JSON, as for all other errors."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = json.dumps({"error": msg}).encode()
             head = (
@@ -125,9 +125,10 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def _expect(self, what: str) -> None:
-        """Aborts the connection unless `what` happens in time; does not extend an earlier deadline.
+        """Aborts the connection unless `what` happens in time.
 
-        The application refuses a slow request somewhat earlier, with status 408.
+        An existing deadline for `what` is not extended. The application refuses a slow request
+        somewhat earlier, with status 408.
         """
         if what not in self._deadlines:
             self._deadlines[what] = self.loop.call_later(
@@ -140,7 +141,7 @@ class Connection(HttpToolsProtocol):
 
 
 def _without_upgrade(data: bytes) -> bytes:
-    """Disables an Upgrade header, because httptools would not read the body after it.
+    """Renames an Upgrade header, because httptools does not read the body after such a header.
 
     The first request from Java's HttpClient contains such a header, to offer HTTP/2.
     """

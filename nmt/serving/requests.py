@@ -1,6 +1,6 @@
-"""Parses and checks requests, and writes answers, for all calls.
+"""Parses and checks requests and creates responses, for all routes.
 
-Every refusal is an HTTPException, which the application turns into {"error": ...}.
+To refuse a request, functions raise HTTPException, which becomes the response {"error": ...}.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _KINDS = {
     "float_type": "a number",
     "bool_type": "true or false",
 }
-_CLOSED = 499  # nginx's status for a client that disconnected; nobody reads it
+_CLOSED = 499  # nginx's status for a disconnected client, which does not receive it
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -47,7 +47,7 @@ def batcher_of(request: Request) -> Batcher:
 
 
 def living_batcher_of(request: Request) -> Batcher:
-    """Returns the batcher, even if it is loading; raises HTTPException 503 if no process runs."""
+    """Returns the batcher, even while loading; raises HTTPException 503 if no process runs."""
     batcher: Batcher = request.app.state.batcher
     if batcher.has_died:
         problem = batcher.problem or "The model processes have ended. Restart the server."
@@ -56,14 +56,15 @@ def living_batcher_of(request: Request) -> Batcher:
 
 
 async def parsed(request: Request, model: type[Model], *, form: bool = False) -> Model:
-    """Parses the body of a request as a `model`.
+    """Parses and validates the body of a request.
 
     Args:
-        form: whether an HTML form is accepted, too. The form may be in the body or, as some
+        model: the class of the result.
+        form: whether an HTML form is also accepted. The form may be in the body or, as some
             LibreTranslate clients send it, in the query string.
 
     Raises:
-        HTTPException: 400, 408, 413 or 415.
+        HTTPException: the status is 400, 408, 413 or 415.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = request.scope["query_string"] if form else b""
@@ -117,7 +118,7 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 
 def _problems(error: ValidationError) -> str:
-    """Describes what is wrong in one line, without quoting the text."""
+    """Describes up to three problems in one line without quoting the client's text."""
     errors = error.errors(include_input=False, include_url=False, include_context=False)
     return " ".join([*dict.fromkeys(_problem(each) for each in errors)][:3])
 
@@ -147,16 +148,16 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
     """
     limits = limits_of(request)
     if (number or len(texts)) > limits.texts:
-        raise HTTPException(400, f"A request may have at most {limits.texts:,} texts.")
+        raise HTTPException(400, f"A request may contain at most {limits.texts:,} texts.")
     if sum(map(len, texts)) > limits.characters:
-        raise HTTPException(400, f"A request may have at most {limits.characters:,} characters.")
+        raise HTTPException(400, f"A request may contain at most {limits.characters:,} characters.")
 
 
 async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
     """Waits for the model's result; cancels the work after a disconnect or the time limit.
 
     Raises:
-        HTTPException: 503 after `answer_s`.
+        HTTPException: status 503 after `answer_s` seconds.
     """
     limits, loop = limits_of(request), asyncio.get_running_loop()
     deadline = loop.time() + limits.answer_s
@@ -173,10 +174,10 @@ async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
 
 
 async def aside(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a slow function in a thread, without the model, so that the event loop continues.
+    """Calls a slow function in a thread, so that the event loop is not blocked.
 
     Raises:
-        HTTPException: 503 after `answer_s`.
+        HTTPException: status 503 after `answer_s` seconds.
     """
     work = asyncio.to_thread(function, *arguments)
     return await answer(request, asyncio.ensure_future(work))
@@ -188,7 +189,7 @@ def json_response(content: Any, status: int = 200, headers: Any = None) -> Respo
 
 
 def described(model: type[BaseModel], *, form: bool = False) -> dict[str, Any]:
-    """Describes, for openapi.json, a request body that `parsed` reads."""
+    """Returns the OpenAPI description of a request body that `parsed` accepts."""
     kinds = ["application/json", *(["application/x-www-form-urlencoded"] if form else [])]
     schema = {"schema": model.model_json_schema()}
     return {"requestBody": {"required": True, "content": dict.fromkeys(kinds, schema)}}

@@ -33,7 +33,7 @@ _ENGLISH = "The old man who lives here reads a good book."  # for a model withou
 
 
 class Question(BaseModel):
-    """Base class of request bodies, which refuses values of the wrong type and unknown fields."""
+    """Base class of request bodies; refuses unknown fields and values of the wrong type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -97,7 +97,7 @@ async def model(request: Request) -> Response:
 
 
 async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
-    """Returns the page's opening text and its translation, or None if there is no such text."""
+    """Returns the page's opening text with its translation, or None if there is none."""
     if text is None:
         return None
     question = TranslateQuestion.model_validate({"text": text, "document": True})
@@ -110,7 +110,7 @@ async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
 
 @router.post("/translate", openapi_extra=described(TranslateQuestion))
 async def translate(request: Request) -> Response:
-    """Translates one or several texts; returns each translation with its sentences."""
+    """Translates one or more texts; returns each translation and its sentences."""
     question = await parsed(request, TranslateQuestion)
     return json_response({"translations": await _translations(request, question)})
 
@@ -166,7 +166,7 @@ async def alternatives(request: Request) -> Response:
 
 
 def at_most(name: str, value: int, limit: int) -> None:
-    """Raises HTTPException 400 if a number exceeds this server's limit."""
+    """Raises HTTPException 400 if a number exceeds a limit of this server."""
     if value > limit:
         raise HTTPException(400, f"{name} must be at most {limit} on this server.")
 
@@ -174,7 +174,7 @@ def at_most(name: str, value: int, limit: int) -> None:
 async def _details(
     request: Request, texts: list[str], found: list[TranslatedText]
 ) -> list[list[Details]]:
-    """Returns the details of each text's sentences."""
+    """Returns the attention and probabilities of each sentence of each text."""
     each = [
         (text[slice(*sentence.source)], sentence.translations[0])
         for text, whole in zip(texts, found, strict=True)

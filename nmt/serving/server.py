@@ -25,7 +25,7 @@ _BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its signal handlers, which handle only two signals."""
+    """A uvicorn server without uvicorn's signal handlers, which handle only two signals."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         """Does nothing; `run_serve` handles signals."""
@@ -44,15 +44,16 @@ def run_serve(
     """Serves until a signal arrives, then answers the accepted requests.
 
     Args:
-        loads: a function per model process, which loads the model once the socket is open.
-        port: 0 for any free port; the chosen port is reported through `note`.
+        loads: one function per model process, which loads the model. Loading starts when the socket
+            is open.
+        port: the TCP port, or 0 for any free port; `note` is called with the chosen port.
         note: called with each user-facing message.
-        allow_host: host names for which requests are answered, see `Hosts.of`.
+        allow_host: additional host names to accept, see `Hosts.of`.
 
     Raises:
         ArgumentError: the address does not exist or is in use.
-        InputError: raised by a function of `loads`.
-        Stopped: a signal has ended the server.
+        InputError: raised by a function in `loads`.
+        Stopped: the server was stopped by a signal.
     """
     listener = _listener(host, port)
     stopped: list[int] = []

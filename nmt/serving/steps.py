@@ -1,4 +1,4 @@
-"""Records what a forward pass computes for one token, step by step."""
+"""Records the intermediate results of a forward pass for one token."""
 
 import math
 from collections.abc import Collection, Iterator
@@ -24,10 +24,10 @@ from nmt.translator import Translator
 
 Side = Literal["source", "target"]
 
-_DIGITS = 6  # digits after the decimal point
+_DIGITS = 6  # decimal places
 _LISTED = 10  # number of most likely tokens that are listed
 _STRONGEST = 5  # number of feed-forward units that are listed
-# The page explains the paper's formulas, so other settings must have their defaults.
+# The page shows the paper's formulas, so all other settings must have their defaults.
 _SHOWN: dict[str, Collection[Any] | None] = dict.fromkeys(
     ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout",
      "attention_dropout", "activation_dropout", "norm", "attention_window")
@@ -49,32 +49,34 @@ def steps(
 ) -> JSON:
     """Returns what the model computes for one token of a sentence pair, in one layer and head.
 
-    Shapes: S is the number of keys, D is d_model, K is d_k, and V is d_v. Vectors are lists. Scores
-    and weights relate the token's query to each key.
+    In shapes, S is the number of keys, D is d_model, K is d_k, and V is d_v. Vectors are lists.
+    Scores and weights are those of the token's query for each key.
 
     Args:
         text: one sentence.
-        target: the translation of `text`; it is tokenized like training text.
+        target: the translation of `text`, which is tokenized like training text.
         side: "source" for the encoder, "target" for the decoder.
-        token: index of a token on that side. In the decoder this is the predicted token; the
-            decoder reads the token before it.
+        token: index of a token on that side. In the decoder, this is the predicted token, and the
+            input is the token before it.
 
     Returns:
-        `embedding`: the `id` and `piece` of the token that is read; its `row` in the embedding
-        matrix, (D); `scaled`, the row times sqrt(d_model); `position`, the encoding of the token's
-        position; `sum`, the sum of `scaled` and `position`, which is the input of the first layer.
-        `self`, `cross` (decoder only) and `feed_forward`: the sub-layers of the layer, see
-        `_attention`, `_feed_forward` and `_wrapped`. `hidden`: the output of the stack, (D).
-        `output` (decoder only): see `_output`.
+        * `embedding`: the `id` and `piece` of the input token; its `row` in the embedding matrix,
+          (D); `scaled`, the row times sqrt(d_model); `position`, the encoding of the token's
+          position; `sum`, the sum of `scaled` and `position`, which is the input of the first
+          layer.
+        * `self`, `cross` (decoder only) and `feed_forward`: the sub-layers of the layer, see
+          `_attention`, `_feed_forward` and `_wrapped`.
+        * `hidden`: the output of the stack, (D).
+        * `output` (decoder only): see `_output`.
 
     Raises:
-        InputError: the model has layers that are not the paper's.
-        ArgumentError: the text is empty, a text is too long, or there is no such token, layer or
-            head.
+        InputError: the model's layers differ from the paper's in a way that the page cannot show.
+        ArgumentError: `text` is empty, `text` or `target` is too long, or `token`, `layer` or
+            `head` does not exist.
     """
     refuse_inexpressible(
         translator.config, _SHOWN, "The step-by-step view",
-        "Look at the attention or the search instead.",
+        "Use the attention or beam search view instead.",
     )  # fmt: skip
     source, written = (
         with_eos(sentence_ids(translator, name, each))
@@ -111,7 +113,7 @@ def _check(name: str, number: int, bound: int) -> None:
 
 @contextmanager
 def _recorded(layer: nn.Module) -> Iterator[_Seen]:
-    """Collects the arguments and the output of each module of a layer."""
+    """Records the arguments and the output of each module in a layer."""
     seen: _Seen = {}
 
     def record(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
@@ -148,10 +150,10 @@ def _attention(
     token: int,
     head: int,
 ) -> JSON:
-    """Returns what one head of an attention sub-layer computes, and the sub-layer as a whole.
+    """Returns the intermediate results of one head of an attention sub-layer.
 
     Returns:
-        `query` (K) of the token; `keys` (S, K); `scores` (S), the dot products of the query and
+        `query` (K) of the token; `keys` (S, K); `scores` (S), the dot products of the query with
         each key; `scaled` (S), the scores times 1 / sqrt(d_k); `allowed` (S), false where the mask
         forbids attention; `weights` (S); `values` (S, V); `attended` (V), the sum of the values
         times their weights; `joined` (heads * V), the `attended` vectors of all heads; and the
@@ -183,10 +185,10 @@ def _attention(
 
 
 def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -> JSON:
-    """Returns what the feed-forward sub-layer computes.
+    """Returns the intermediate results of the feed-forward sub-layer.
 
     Returns:
-        `units`: the inner activations after ReLU, (d_ff); `active`: the number of units above 0;
+        `units`: the inner activations after ReLU, (d_ff); `active`: the number of positive units;
             `strongest`: the indices of the units with the largest activations; and the fields that
             `_wrapped` returns.
     """
@@ -205,9 +207,9 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
 
     Returns:
         `before` (D), the input of the residual connection; `output` (D), the output of the
-        sub-layer; `sum` (D), the sum of both; `mean` and `deviation` of the vector that is
-        normalized, which is `sum` in a post-norm layer and `before` in a pre-norm layer;
-        `normalized` (D).
+        sub-layer; `sum` (D), the sum of `before` and `output`; `mean` and `deviation`, the mean and
+        the standard deviation of the normalization's input, which is `sum` in a post-norm layer and
+        `before` in a pre-norm layer; `normalized` (D), the output of the normalization.
     """
     (x, _), _ = seen[residual]
     total = x + output
@@ -229,8 +231,8 @@ def _output(translator: Translator, hidden: Tensor, written: int) -> JSON:
         `piece`, `logit` and `log_probability` of the target token; `likeliest`: the ten
         most likely tokens that may be generated, each with `piece`, `logit` and `probability`;
         `smoothing`: the epsilon of label smoothing in training; `vocabulary`: the vocabulary size
-        V; `target`: (1 - epsilon) + epsilon / V, the probability of the right token in a smoothed
-        target.
+        V; `target`: (1 - epsilon) + epsilon / V, the probability of the right token in the
+        label-smoothed target distribution.
     """
     logits = translator.transformer.logits(hidden).float()
     logs = logits.log_softmax(-1)

@@ -1,6 +1,6 @@
-"""Cuts texts of several lines into sentences, and joins the sentences' translations.
+"""Splits texts into sentences and joins the translations of the sentences.
 
-Whitespace between sentences, especially line breaks, is preserved.
+Whitespace between sentences, including line breaks, is preserved.
 """
 
 import re
@@ -13,16 +13,16 @@ from nmt.documents.sentences import split_sentences
 Span = tuple[int, int]  # start and end (exclusive), in code points
 
 _LINE = re.compile(r"[^\r\n]*\S[^\r\n]*")
-_SHORT = 8  # texts of at most this many characters are never cut
+_SHORT = 8  # texts of at most this number of characters are never cut
 
 
 def spans(text: str, language: str | None) -> list[Span]:
-    """Returns the span of each sentence; line breaks end sentences, and blank lines are left out.
+    """Returns the span of each sentence. Line breaks end sentences; blank lines are left out.
 
-    spans("One. Two.\\n\\nThree.", "en") -> [(0, 4), (5, 9), (11, 17)]
+    For example, spans("One. Two.\\n\\nThree.", "en") returns [(0, 4), (5, 9), (11, 17)].
 
     Args:
-        language: language of the text, or None to keep lines whole.
+        language: language of the text, or None to treat each line as one sentence.
     """
     found = []
     for line in _LINE.finditer(text):
@@ -51,7 +51,7 @@ def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
 
 
 def joined(text: str, sources: Sequence[Span], targets: Sequence[str]) -> tuple[str, list[Span]]:
-    """Replaces sentences by their translations; returns the new text and the spans in it."""
+    """Replaces sentences with their translations; returns the new text and their spans in it."""
     parts: list[str] = []
     found: list[Span] = []
     length = after = 0

@@ -11,7 +11,7 @@ from nmt.serving.model_process import Model
 from nmt.serving.requests import answer, aside, batcher_of
 from nmt.serving.texts import Span, joined, parts, spans
 
-_QUICKLY_CUT = 1000  # characters; tokenizing them takes less than half a millisecond
+_QUICKLY_CUT = 1000  # characters; tokenizing this number takes less than 0.5 ms
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,16 @@ class Sentence:
     """A sentence (or line) of a text, and its translations, best first."""
 
     source: Span
-    target: Span  # position of the best translation in the text's best translation
+    target: Span  # span of the best translation in the text's best translation
     translations: list[Translation]
 
 
 @dataclass(frozen=True)
 class TranslatedText:
-    """A text's translations, best first. The n-th joins each sentence's n-th best translation."""
+    """The translations of a text, best first.
+
+    The n-th translation consists of the n-th best translation of each sentence.
+    """
 
     texts: list[str]
     scores: list[float]
@@ -41,12 +44,13 @@ async def translated(
     prefix: str = "",
     tag: str = "",
 ) -> list[TranslatedText]:
-    """Translates each text.
+    """Translates texts sentence by sentence.
 
     Args:
-        language: language for splitting lines into sentences, or None to keep lines whole.
-        prefix: prefix of the translation of each text.
-        tag: the symbol to put before every sentence, such as "<2de> ".
+        language: the language whose rules split lines into sentences, or None to treat each line as
+            one sentence.
+        prefix: the prefix of each text's translation.
+        tag: the symbol that is put before every sentence, such as "<2de> ", or "" for none.
     """
     places = [spans(text, language) for text in texts]
     units = [
@@ -65,7 +69,7 @@ async def translated(
 async def n_best(
     request: Request, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
 ) -> list[list[Translation]]:
-    """Returns the n-best translations of each text; queues a long text in parts."""
+    """Returns the n-best translations of each text. Long texts are translated in parts."""
     batcher = batcher_of(request)
     model = batcher.model
     cut = [[text] for text in texts]
@@ -92,7 +96,7 @@ def _cut(texts: Sequence[str], model: Model) -> list[list[str]]:
 
 
 def _whole(text: str, cut: list[str], found: list[list[Translation]]) -> list[Translation]:
-    """Joins the translations of a text's parts, and shifts their alignments to the whole text."""
+    """Joins the translations of a text's parts; their alignments then refer to the whole text."""
     if len(cut) == 1:
         return found[0]
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character

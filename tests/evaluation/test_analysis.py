@@ -128,7 +128,7 @@ def test_length_ratio_and_faults_by_hand():
     assert found.translations == Faults(empty=1, copies=1, repetitive=2)
     assert found.references == Faults(empty=0, copies=2, repetitive=0)
     assert found.length_ratio == (0 + 1 + 6 + 16 + 0 + 2) / (2 + 1 + 5 + 8 + 0 + 1)
-    assert found.missing == ["word frequencies and calibration: there is no model"]
+    assert found.missing == ["word frequencies and calibration: no model was given"]
     assert "Not computed: word frequencies" in analysis_tables(found)[-1].as_text()
 
 

@@ -129,7 +129,7 @@ def test_how_often_a_run_logs_is_no_difference_from_the_paper():
 
 
 def test_what_no_setting_says_is_told_besides():
-    biases, in_bf16 = "biases", "the residual stream is bf16"
+    biases, in_bf16 = "biases", "the residual stream is also bf16"
     for precision, told in (("fp32", (True, False)), ("bf16", (True, True))):
         content = info(load(BASE, [f"training.precision={precision}"]))
         for text in ("\n".join(content["paper"]["besides"]), as_text(content)):

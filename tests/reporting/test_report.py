@@ -270,7 +270,7 @@ def lost_data(run: Path):
         (damaged_model, "manifest.json is damaged"),
         (
             model_of_a_former_end,
-            "scores of step 20: the finished model, and all figures from it, are of step 12",
+            "scores of step 20: the finished model and its scores are from step 12",
         ),
         (lost_data, "no data.json"),
     ],
@@ -457,9 +457,9 @@ def test_warnings_of_training_are_on_the_page_as_text():
     run.model["warnings"] = ["the mean is worse <b>", 7]
     page = render([run, replace(run, name="other", model=None)], print)
     assert "<li>wmt: the mean is worse &lt;b&gt;</li>" in page and "<li>wmt: 7" not in page
-    assert "Warnings of training" in page
+    assert "Training warnings" in page
     run.model["warnings"] = "not a list"
-    assert "Warnings of training" not in render([run], print)
+    assert "Training warnings" not in render([run], print)
 
 
 def test_corpora_of_other_weight_are_told_apart():

@@ -384,7 +384,7 @@ def test_after_a_process_that_was_killed_comes_another():
         assert made[0].is_closed and not made[1].is_closed
         assert batcher.is_ready and not batcher.has_died
         [note] = notes
-        assert "Another one is starting" in note
+        assert "A replacement is starting" in note
 
     batched(Shouting(), scene, new=new, note=notes.append)
 

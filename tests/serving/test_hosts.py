@@ -83,7 +83,7 @@ def test_a_server_on_this_machine_alone_is_asked_by_no_page_from_elsewhere(monke
         ("loca", "/"): 200, ("loca", "/health"): 200,
         ("a.b", "/"): 200, ("a.b", "/health"): 200,
     }  # fmt: skip
-    message = "The server does not accept this Host. Its operator can allow it."
+    message = "This Host header is not accepted. The server's operator can allow it."
     assert found["evil", "/"][1] == f'{{"error":"{message}"}}'
 
 

@@ -279,7 +279,7 @@ def test_tokens_have_bytes_and_probabilities(visit):
     page = visit()
     translate(page, BYTES)
     byte = page.locator("[aria-labelledby=tokens-target] .chip.byte").first
-    assert re.fullmatch(r"byte C3, [\d.]+% sure", byte.get_attribute("aria-label"))
+    assert re.fullmatch(r"byte C3, probability [\d.]+%", byte.get_attribute("aria-label"))
     byte.click()
     said = page.locator("#token-says")
     expect(said).to_contain_text("a byte, byte C3, part of “Ä”, probability")

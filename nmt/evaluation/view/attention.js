@@ -1,5 +1,5 @@
-// Shows attention as pictures: all heads of all layers small, one of them large. `nmt serve`, `nmt attention`
-// and `nmt report` show it. In each picture queries are rows and keys are columns.
+// Shows attention as heat maps: small ones of all heads and layers, and a large one of the open head. Used by
+// `nmt serve`, `nmt attention` and `nmt report`. In each heat map, queries are rows and keys are columns.
 
 import { asTable, button, element, paper, percent, roving, stop } from "./dom.js";
 
@@ -10,15 +10,15 @@ const KINDS = {
 };
 
 export const QUERIES = Object.fromEntries(Object.entries(KINDS).map(([kind, { queries }]) => [kind, queries]));
-export const FIRST = { kind: "cross", layer: -1, head: null }; // the first view: the mean of the last layer's heads
+export const FIRST = { kind: "cross", layer: -1, head: null }; // the initial view: the mean of the last layer's heads
 
-// Key positions that distinguish heads, by name: each is a function of the query's index q and the number of keys n.
+// Key positions that are typical of heads, by name. Each is a function of the query's index q and the number of keys n.
 const PLACES = {
   encoder: { "previous token": (q) => q - 1, itself: (q) => q, "next token": (q) => q + 1, "end of the source": (_, n) => n - 1 },
   decoder: { "last written token": (q) => q, "the one before it": (q) => q - 1, start: () => 0 },
   cross: { "same position": (q) => q, "end of the source": (_, n) => n - 1 },
 };
-const ALIKE = 0.02; // heads that differ by less count as equal
+const ALIKE = 0.02; // heads whose difference is smaller are reported as almost equal
 
 /** Returns the mean weight at a key position, over the queries for which it exists. */
 function weightAt(weights, place) {
@@ -26,7 +26,7 @@ function weightAt(weights, place) {
   return found.reduce((sum, weight) => sum + weight, 0) / found.length;
 }
 
-/** Returns the share of the attention that two heads give to different keys, mean over the queries. */
+/** Returns the share of attention that two heads give to different keys, averaged over the queries. */
 const difference = (one, other) => one.reduce((sum, row, q) =>
   sum + row.reduce((part, weight, k) => part + Math.abs(weight - other[q][k]), 0) / 2, 0) / one.length;
 
@@ -44,11 +44,11 @@ export function weightsOf(attention, { kind, layer, head }) {
 }
 
 /**
- * Fills an empty box. `open(view)` is called when another picture is chosen, and should call `show`.
+ * Fills an empty box. `open(view)` is called when another heat map is chosen, and should call `show`.
  * `kinds`: whether the box offers a choice of the kind of attention.
  * `point(query)` is called when the pointer is over a row, or leaves the rows (null); `choose(query)` when a row is clicked.
  * `show(maps, view)` draws: maps.source, maps.target and maps.read are pieces; maps.attention is as in `weightsOf`.
- * `mark(isQuery, isKey)` highlights the labels for whose indices these functions return true, and those under the pointer.
+ * `mark(isQuery, isKey)` highlights the labels under the pointer, and those for whose index the function returns true.
  */
 export function attentionView(box, { open, point = () => {}, choose = () => {}, kinds: offered = true }) {
   const kinds = element("div", { class: "choice", role: "radiogroup", "aria-label": "Which attention" });
@@ -108,9 +108,9 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
     const weights = weightsOf(maps.attention, view);
     const caption = `${name} attention, ${named(view)}`;
     const line = element("p", { class: "says" });
-    const canvas = element("canvas", { role: "img", "aria-label": `${caption}; the table below has its numbers`,
+    const canvas = element("canvas", { role: "img", "aria-label": `${caption}; the table below lists the weights`,
       onpointermove: (event) => hovered(cellAt(canvas, weights, event)), onpointerdown: (event) => hovered(cellAt(canvas, weights, event)),
-      onpointerleave: ({ pointerType }) => pointerType !== "touch" && hovered(null), // after a touch, the marking stays
+      onpointerleave: ({ pointerType }) => pointerType !== "touch" && hovered(null), // after a touch, the highlight stays
       onclick: (event) => { const at = cellAt(canvas, weights, event); if (at) choose(at.q); } });
     function hovered(at) {
       hover = at;
@@ -172,7 +172,7 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
   return { show, mark };
 }
 
-/** Returns a table of all heads: where each head attends, and which head of the same layer is most like it. */
+/** Returns a table of all heads, with the weight at typical positions and the most similar head of the layer. */
 function compared(layers, kind) {
   const places = Object.entries(PLACES[kind]);
   const rows = () => layers.flatMap((heads, layer) => heads.map((weights, head) => {
@@ -194,7 +194,7 @@ function coinciding(heads, layer) {
 
 const named = ({ layer, head }) => `layer ${layer + 1}, ${head === null ? "mean of the heads" : `head ${head + 1}`}`;
 
-/** Draws each weight as one pixel, which the page's style enlarges. Full color means a weight of 1. */
+/** Draws each weight as one pixel, which the page's style enlarges. Full color stands for a weight of 1. */
 function paint(canvas, weights) {
   [canvas.width, canvas.height] = [weights[0].length, weights.length];
   const context = canvas.getContext("2d");
@@ -221,7 +221,7 @@ function cellAt(canvas, weights, event) {
   return q in weights && k in weights[0] ? { q, k } : null;
 }
 
-/** Hatches the masked part of the picture, which differs from a weight of zero. */
+/** Returns an element that hatches the masked part of the heat map, to distinguish it from weights of zero. */
 function triangle(size) {
   const made = element("span", { class: "triangle hatched", "aria-hidden": "true" }, size < 5 ? "" : "masked");
   const at = (cells) => `${(100 * cells) / size}%`;

@@ -1,4 +1,4 @@
-// Elements are created only here, so that text is never interpreted as markup.
+// All elements are created here, so that text is never interpreted as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -32,7 +32,7 @@ export const button = (text, onclick, attributes = {}) =>
 /** Returns the message of an error, with a button that tries again. */
 export const failure = ({ message }, again) => element("p", { class: "blind" }, message, " ", button("Try again", again));
 
-/** Moves a group's tab stop with the arrow keys. `items` are in reading order. */
+/** Moves the tab stop of a group with the arrow keys. `items` are in reading order. */
 export function roving(items, event, { across = "ArrowRight", back = "ArrowLeft" } = {}) {
   const at = items.indexOf(event.target);
   const to = { [across]: at + 1, [back]: at - 1, Home: 0, End: items.length - 1 }[event.key];
@@ -42,12 +42,12 @@ export function roving(items, event, { across = "ArrowRight", back = "ArrowLeft"
   items[to].focus();
 }
 
-/** Gives one item of a group the tab stop. */
+/** Makes one item the only tab stop of a group. */
 export function stop(items, one) {
   for (const item of items) item.setAttribute("tabindex", item === one ? "0" : "-1");
 }
 
-/** Returns a table of a picture's numbers, which is created when it is opened. `rows()` returns lists of cells. */
+/** Returns a collapsed table of the numbers in a picture; `rows()` is called when it is opened, and returns lists of cells. */
 export function asTable(caption, heads, rows, summary = "As a table") {
   const box = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `${caption}, as a table` });
   const details = element("details", { class: "as-table" }, element("summary", {}, summary), box);

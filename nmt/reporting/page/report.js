@@ -1,4 +1,4 @@
-// Shows values under the pointer or by arrow keys, smooths the curves, and zooms in.
+// Shows the values at the pointer or at points chosen with the arrow keys, smooths the curves, and zooms in.
 "use strict";
 const charts = JSON.parse(document.getElementById("data-of-charts").textContent);
 const [smoothing, first, last] = ["smoothing", "first", "last"].map((id) => document.getElementById(id));
@@ -41,7 +41,7 @@ function ticks(low, high) {
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, n) => Number(((first + n) * step).toPrecision(12)));
 }
 
-/** Returns an axis of values, steps or times, with labels in the same form as those in the page. */
+/** Returns an axis for values, steps or times, with labels in the same format as those in the page. */
 function axis(low, high, log = false) {
   const decades = Array.from({ length: Math.ceil(Math.log10(high / low)) + 2 }, (_, n) => 10 ** (Math.floor(Math.log10(low)) + n));
   const marks = log ? decades.flatMap((decade) => (high > 1000 * low ? [decade] : [decade, 2 * decade, 5 * decade])) : ticks(low, high);
@@ -58,7 +58,7 @@ function valueAxis(values, log) {
 
 const place = ({ low, high, log }, value) => (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
 
-/** Makes one plot react to the pointer; returns a function that draws it with the controls' values. */
+/** Makes a plot react to the pointer and keys; returns a function that redraws the plot with the controls' values. */
 function answer(plot, chart) {
   const kind = plot.dataset.view;
   const view = chart.views[kind];
@@ -182,7 +182,7 @@ const plots = [...document.querySelectorAll("[data-chart]")].flatMap((drawing) =
   [...drawing.querySelectorAll(".plot")].map((plot) => answer(plot, charts[drawing.dataset.chart])));
 const kindShown = () => (document.getElementById("axis-time")?.checked ? "time" : "step");
 
-/** Shows a part of the x axis in all charts, or all of the axis if it is null. */
+/** Shows the part of the x axis between `ends` in all charts, or the whole axis if `ends` is null. */
 function zoomTo(kind, ends) {
   zoom[kind] = ends;
   fill();

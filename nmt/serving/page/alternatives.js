@@ -1,9 +1,9 @@
-// The menu of the most likely next words of the translation. The translation continues from the chosen word.
+// The menu of the most likely next words of the translation. The translation continues after the chosen word.
 
 import { newest, post } from "./api.js";
 import { button, element, find, percent, roving, stop } from "./dom.js";
 
-const TAIL = 24; // maximum characters of the prefix in the heading
+const TAIL = 24; // maximum number of characters of the prefix in the heading
 const LEAST = 0.005; // less likely words are hidden at first
 
 const where = (prefix) => (prefix ? `After “${prefix.length > TAIL ? "…" : ""}${prefix.slice(-TAIL)}”` : "At the beginning");

@@ -1,6 +1,6 @@
-// Calls to the server. A signal aborts a call whose answer is no longer needed.
+// Requests to the server. An AbortSignal aborts a request whose answer is no longer needed.
 
-/** A failed call. `gone`: the server did not answer. `again`: the call may be repeated. */
+/** A failed request. `gone`: the server did not answer. `again`: the request may be repeated. */
 class Problem extends Error {
   constructor(message, { gone = false, again = gone } = {}) {
     super(message);

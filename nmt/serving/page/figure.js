@@ -1,12 +1,12 @@
-// Figure 1 of the paper for the served model. Each part opens a step.
+// Figure 1 of the paper for the served model. A click on a part opens the part's first step.
 
 import { find, roving, stop, svg } from "./dom.js";
 import { goTo } from "./walk.js";
 
 const [WIDTH, HIGH, LOW, GAP] = [168, 30, 24, 8];
-const [LEFT, RIGHT] = [30, 262]; // of both stacks
+const [LEFT, RIGHT] = [30, 262]; // x of the two stacks
 
-/** The parts of a layer, lowest first: [part, text]. */
+/** Returns the parts of a layer, lowest first, as [part, text]. */
 function partsOf(kinds, norm) {
   const names = { self: "Self-attention", masked: "Masked self-attention", cross: "Cross-attention", ff: "Feed-forward" };
   return kinds.flatMap((kind) => {
@@ -32,7 +32,7 @@ export function figureView(page) {
     const memory = svg("path", { class: "flow", d: `M${LEFT + WIDTH / 2} ${height - from.exit}V${height - from.exit - 14}H${(LEFT + WIDTH + RIGHT) / 2 - 14}`
       + `V${height - to.cross}H${RIGHT}` });
     const picture = svg("svg", { viewBox: `-5 0 470 ${height}`, role: "group",
-      "aria-label": "The Transformer, Figure 1: choose a part to open its step; arrow keys move" }, memory, ...groups);
+      "aria-label": "The Transformer, Figure 1: choose a part to open its step; the arrow keys move between parts" }, memory, ...groups);
     box.replaceChildren(picture);
     const all = [...parts, ...layers].map(({ element }) => element);
     stop(all, all[0]);
@@ -45,7 +45,7 @@ export function figureView(page) {
     roving(all, { target: event.currentTarget, key: names[event.key] ?? event.key, preventDefault: () => event.preventDefault() });
   }
 
-  /** Draws one stack from its input at the bottom upwards. SVG's y grows downwards, so all y are negative. */
+  /** Draws one stack upwards from its input. In SVG, y grows downwards, so all y coordinates are negative. */
   function stack(side, x, names, number, model) {
     const group = svg("g", {});
     let up = 8;
@@ -59,7 +59,7 @@ export function figureView(page) {
       group.append(made);
       if (part === "cross") cross = up - height / 2;
     };
-    group.append(svg("text", { class: "end", x: x + WIDTH / 2, y: -4 }, side === "source" ? "the source" : "what was written so far"));
+    group.append(svg("text", { class: "end", x: x + WIDTH / 2, y: -4 }, side === "source" ? "the source" : "the tokens so far"));
     up += 10;
     add("embedding", "Embedding");
     if (model.positions !== "rotary") add("position", "+ Position");
@@ -80,7 +80,7 @@ export function figureView(page) {
     return { group, top: up, exit, cross };
   }
 
-  /** Draws "6 ×" and the numbers of the layers; one layer is open. */
+  /** Draws "6 ×" and the layer numbers, which open the layers. */
   function numbers(group, side, number, x, up, height) {
     const each = Math.min(20, (height - 14) / number);
     group.append(svg("text", { class: "end", x, y: -up + 2 }, `${number} ×`));

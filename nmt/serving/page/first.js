@@ -3,11 +3,11 @@
 import { button, element, find } from "./dom.js";
 
 const EXERCISES = {
-  alpha: ["A different α, a different translation", "Under Beam search, move α to 0 and then to 2: a different translation comes first."],
-  beam: ["A wider beam finds another", "Under Beam search, set the beam to 1 and then to 4: greedy search gives another translation."],
-  bytes: ["A word spelled in bytes", "Under Tokens, look at the bytes: the vocabulary has no token for these characters, so the model copies them byte by byte."],
-  order: ["Another word order", "Under One token, step by step, click Cross-attention: the large weights under Attention do not lie on the diagonal."],
-  ambiguous: ["An uncertain word", "Under Tokens, find the written token with the thickest line, then click its word in the translation: another word is almost as likely."],
+  alpha: ["A different α, a different translation", "Under Beam search, set α to 0 and then to 2: a different translation ranks first."],
+  beam: ["A wider beam, another translation", "Under Beam search, set the beam to 1 and then to 4: greedy search gives another translation."],
+  bytes: ["A word spelled in bytes", "Under Tokens, look at the bytes: the vocabulary does not contain these characters, so the model copies them byte by byte."],
+  order: ["Another word order", "Under One token, step by step, click Cross-attention: under Attention, the large weights are not on the diagonal."],
+  ambiguous: ["An uncertain word", "Under Tokens, find the target token with the thickest line, then click its word in the translation: another word is almost as likely."],
 };
 
 /** Shows the description of the model and its examples, and the opening sentence if there is no text yet. */
@@ -30,8 +30,8 @@ function sentences({ name, source, target, parameters, trained_on: trained, bleu
     trained ? `, trained on ${trained}. ` : ". "];
   if (bleu) {
     parts.push(element("abbr", { title: bleu.signature }, `BLEU ${bleu.score.toFixed(1)}`), ` on its ${bleu.on}`,
-      bleu.signature ? element("span", { class: "signature" }, ` (${bleu.signature.replaceAll("|", "|\u200b")})`) : "", ". "); // lines may break there
+      bleu.signature ? element("span", { class: "signature" }, ` (${bleu.signature.replaceAll("|", "|\u200b")})`) : "", ". "); // allows line breaks
   }
-  if (demo) parts.push(element("strong", {}, "It knows only sentences like its examples."));
+  if (demo) parts.push(element("strong", {}, "It can translate only sentences like the examples."));
   return parts;
 }

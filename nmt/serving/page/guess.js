@@ -8,7 +8,7 @@ const CHOICES = 4;
 
 export function guessView(page) {
   const box = find("#guess");
-  let game = null; // {source, tokens: those of the translation, right: correct guesses, at: tokens written so far}
+  let game = null; // {source, tokens: the tokens of the translation, right: number of correct guesses, at: number of tokens so far}
 
   function idle() {
     if (page.get().guessing) page.set({ guessing: false });
@@ -26,7 +26,7 @@ export function guessView(page) {
     ask();
   }
 
-  /** Returns the likely tokens at the current position and the actual one, most likely first. */
+  /** Returns the likely tokens at the current position and the model's token, most likely first. */
   function likely() {
     const { piece, likeliest, log_probability: log } = game.tokens[game.at];
     const others = likeliest.filter((each) => each.piece !== piece);
@@ -51,7 +51,7 @@ export function guessView(page) {
     const rows = all.slice(0, 5).map((each) => (
       { label: following(each.piece), value: each.probability, text: percent(each.probability), mine: each === guess }));
     const says = right ? `Yes: “${following(piece)}”.`
-      : `The model wrote “${following(piece)}”. It gave your choice ${percent(guess.probability)}.`;
+      : `The model wrote “${following(piece)}”. It gave your choice a probability of ${percent(guess.probability)}.`;
     const on = game.at < game.tokens.length ? button("Next token", ask) : button("To the end", over);
     show(on, element("p", { role: "status", class: right ? "right" : null }, says),
       bars(rows, 1, { "aria-label": "The model's most likely tokens" }), element("div", { class: "choices" }, on));

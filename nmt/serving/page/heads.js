@@ -1,4 +1,4 @@
-// The attention of the chosen sentence. Pointing at a row also selects its token in the text.
+// The attention of the chosen sentence. Pointing at a row selects the row's token in the text.
 
 import { newest, post } from "./api.js";
 import { attentionView, QUERIES } from "./attention.js";
@@ -15,13 +15,13 @@ export function headsView(page, look) {
   box.before(failed);
   const range = (q) => ({ sentence: page.get().chosen, side: QUERIES[page.get().view.kind], begin: q, end: q + 1 });
   const view = attentionView(box, {
-    kinds: false, // the figure offers this choice
+    kinds: false, // the kind is chosen in the figure
     open: (next) => page.set({ view: next }),
     point: (q) => (q === null ? look.leave() : look.set("pointed", range(q))),
     choose: (q) => look.set("token", range(q)),
   });
 
-  /** Draws the open attention. Kinds other than cross-attention are requested when they are opened first. */
+  /** Draws the open attention. Kinds other than cross-attention are requested when they are first opened. */
   async function draw() {
     const { sentences, inspected, chosen, view: open } = page.get();
     const seen = inspected.get(chosen);

@@ -1,4 +1,4 @@
-// The selected tokens, and their attention on the other side.
+// The selected tokens and their attention to the other side.
 
 import { newest, post } from "./api.js";
 import { weightsOf } from "./attention.js";
@@ -41,14 +41,14 @@ export function looking(page) {
   page.on((state, changed) => { if (state.microscope && changed("microscope")) choose(state.chosen); });
 
   let wanted = null;
-  /** Selects a unit of the text. `kind`: "pointed" while the pointer is on it, or "token". */
+  /** Selects a unit of the text. `kind`: "pointed" while the pointer is on the unit, or "token" after a click. */
   async function look(kind, sentence, side, unit) {
     const mine = wanted = {};
     if (kind === "token") choose(sentence);
     try {
       await inspect(sentence, kind === "token" ? chosen : other);
     } catch {
-      return; // `choose` shows the error; pointing needs no message
+      return; // `choose` shows the error; for pointing, no message is necessary
     }
     const range = placed(page.get(), sentence, side)?.[unit]?.tokens;
     if (wanted !== mine || page.get().stale || !range) return;
@@ -68,7 +68,7 @@ export function looking(page) {
 }
 
 const places = new WeakMap();
-/** Returns the units of one side of a sentence with their tokens; null before its inspection. */
+/** Returns the units of one side of a sentence with their tokens, or null until the sentence is inspected. */
 export function placed(state, index, side) {
   const seen = state.inspected.get(index);
   if (!seen) return null;
@@ -82,7 +82,7 @@ export function placed(state, index, side) {
   return known[side].units;
 }
 
-/** Returns the cross-attention that tints the other side: the open view, otherwise the last layer's mean. */
+/** Returns the layer and head whose cross-attention tints the other side: the open ones, or the last layer's mean. */
 function crossView(state, layers) {
   const { kind, layer, head } = state.view;
   return kind === "cross" ? { layer: layer < 0 ? layers - 1 : layer, head } : { layer: layers - 1, head: null };
@@ -102,7 +102,7 @@ export function across(state) {
   return { look, view, values, seen, other: look.side === "target" ? "source" : "target" };
 }
 
-/** Returns the tint of each unit of a side, 0 to 1, and whether it is selected itself. */
+/** Returns the tint of each unit of a side, 0 to 1, and whether the unit is selected. */
 export function tints(state, index, side, found = across(state)) {
   const all = placed(state, index, side) ?? [];
   if (!found || found.look.sentence !== index) return all.map(() => ({}));

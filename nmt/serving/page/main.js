@@ -10,9 +10,9 @@ import { empty, stepOf, store, walkFrom } from "./store.js";
 import { fromFragment, isFinished, toFragment } from "./text.js";
 import { translating, whole } from "./translating.js";
 
-const SETTLED = 1000; // ms before screen readers announce an answer
+const SETTLED = 1000; // ms without a change before screen readers announce an answer
 const RETRY = 2000; // ms
-const SHOWN = 80; // maximum characters quoted from the previous text
+const SHOWN = 80; // maximum number of characters quoted from the previous text
 const LONGEST_LINK = 4000; // characters
 
 const page = store({ ...empty, problem: null, blind: null });
@@ -61,10 +61,10 @@ function waiting({ text, sentences, stale, problem: found }) {
 }
 
 const DOUBTS = {
-  empty: "The translation is empty, although the text is not.",
+  empty: "The translation is empty, but the text is not.",
   repeats: "The translation repeats itself.",
   bytes: "More than half of the translation is spelled in bytes: the vocabulary has no tokens for these characters.",
-  unsure: "The model is uncertain: the mean probability of the tokens of this translation is below 50%.",
+  unsure: "The model is uncertain: the mean probability of the translation's tokens is below 50%.",
 };
 
 /** Shows the doubts about the translation, above it. */
@@ -86,7 +86,7 @@ function answered({ sentences, chosen }, { stale: isRequested }) {
   else for (const { target } of sentences) read.add(target); // the opening translation, which nobody requested
 }
 
-/** Writes the text, the choices and the open step to the address. */
+/** Writes the text, the choices and the open step to the page's address. */
 function link(state) {
   if (state.stale) return;
   const found = toFragment({ ...state, step: stepOf(state) });
@@ -111,7 +111,7 @@ function gate({ inspected, chosen, blind }) {
 
 let settling = 0;
 const read = new Set();
-/** Announces the finished sentences of an answer to screen readers, once it is stable. */
+/** Announces the finished sentences of an answer to screen readers when the answer no longer changes. */
 function settle() {
   clearTimeout(settling);
   settling = setTimeout(() => {
@@ -151,7 +151,7 @@ find("#lecture").addEventListener("click", ({ target }) => {
 addEventListener("hashchange", () => restore());
 addEventListener("online", () => page.get().problem?.again?.());
 
-/** Shows the text, choices and step of the address; returns false if it has none. */
+/** Shows the text, choices and step in the page's address; returns false if the address contains no text. */
 function restore() {
   const found = fromFragment(location.hash);
   if (!found) return false;
@@ -179,7 +179,7 @@ async function describe() {
   }
 }
 
-/** Loads the microscope; the first translation does not wait for it. */
+/** Loads the microscope; the first translation does not wait for this. */
 function loadMicroscope() {
   import("./inside.js").then(({ views }) => views(page, look), () => setTimeout(loadMicroscope, RETRY));
 }

@@ -1,4 +1,4 @@
-// The two panes: the source text, with marks behind it, and the words of its translation.
+// The two panes: the source text with highlights behind it, and the words of its translation.
 
 import { element, find, percent, roving, stop } from "./dom.js";
 import { across, placed, tints } from "./looking.js";

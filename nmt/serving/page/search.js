@@ -6,7 +6,7 @@ import { path, ranked, spelt } from "./ranking.js";
 import { drawTree, legend, STATES } from "./tree.js";
 
 const BEAMS = [1, 2, 4, 8];
-const SHOWN = 8; // maximum finished hypotheses in the list
+const SHOWN = 8; // maximum number of finished hypotheses in the list
 
 export function searchView(page) {
   const box = find("#search");
@@ -14,7 +14,7 @@ export function searchView(page) {
   let seen = false; // whether the section has ever been visible
   let asked = "";
   let tree = null;
-  let beam = null; // null: the model's own
+  let beam = null; // null: the beam size in the model's configuration
   let alpha = null;
   let mark = () => {};
 
@@ -56,7 +56,7 @@ export function searchView(page) {
       says.textContent = `With α = ${alpha.toFixed(2)}, the best of ${order.length} finished hypotheses is “${order[0].text}”.`;
     } else {
       mark({ step: tree.steps.length - 1, index: 0 });
-      says.textContent = "No hypothesis finished. The most likely hypothesis was cut at the maximum length.";
+      says.textContent = "No hypothesis finished. The most likely hypothesis was truncated at the maximum length.";
     }
   }
 
@@ -80,7 +80,7 @@ export function searchView(page) {
     const key = JSON.stringify(body);
     if (key === asked) return;
     asked = key;
-    box.classList.add("pending"); // the shown search belongs to another sentence or another beam
+    box.classList.add("pending"); // the search that is shown has another sentence or beam size
     try {
       const found = await request.run((signal) => post("api/search", body, signal));
       if (!found) return;

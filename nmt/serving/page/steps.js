@@ -1,15 +1,15 @@
-// The steps of a token's way through the model: each has a sentence, the paper's equation, pictures, and a table of the numbers.
+// The steps of the computation for one token. A step has an explanation, the paper's equation, pictures, and a table of the numbers.
 
 import { decimal, element, percent } from "./dom.js";
 import { following, shown } from "./text.js";
 
-const WAVES = 32; // positions in the picture of the waves
+const WAVES = 32; // number of positions in the picture of the sinusoids
 const DIGITS = 4;
 
 const number = (value) => decimal(value, DIGITS);
 const norm = (values) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
 
-/** Returns the steps for an answer of /api/steps; `of` contains side, token, layer, head, the model's settings and the sentence's tokens. */
+/** Returns the steps for an answer of /api/steps. `of` contains the side, token, layer and head, the model's settings and the sentence's tokens. */
 export function stepsOf(found, of) {
   const isPost = of.model.norm === "post";
   const kinds = of.side === "target" ? ["self", "cross"] : ["self"];
@@ -36,11 +36,11 @@ function embedding({ id, piece, row, scaled, position, sum }, { side, token, mod
   return [
     step("token", "A row of the embedding matrix", `${reads}. Its id is ${id}, so its embedding is row ${id} of a matrix with ${model.vocabulary_size.toLocaleString("en")} rows and ${d} columns.`,
       `x = E[${id}]`, "3.4", () => [strip("E[id]", row)], vectors({ "E[id]": row })),
-    step("scale", "Multiplied by the root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.`,
+    step("scale", "Multiplied by the square root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.`,
       `x · √d_model = x · √${d}`, "3.4", () => [strip("E[id]", row, largest(scaled)), strip("scaled", scaled)], vectors({ "E[id]": row, scaled })),
     step("position", isWave ? "The encoding of its position" : "A learned encoding of its position",
-      isWave ? `Attention does not know the order of the tokens, so position ${token} has its own vector, which consists of sines and cosines whose wavelengths grow from left to right.`
-        : `Attention does not know the order of the tokens, so position ${token} has its own learned vector.`,
+      isWave ? `Attention alone ignores the order of the tokens, so position ${token} has its own vector, which consists of sines and cosines whose wavelengths grow from left to right.`
+        : `Attention alone ignores the order of the tokens, so position ${token} has its own learned vector.`,
       isWave ? "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))" : "PE(pos) = a row of a learned table",
       "3.5", () => [strip(`position ${token}`, position), ...(isWave ? [waves(token, d)] : [])], vectors({ [`position ${token}`]: position })),
     step("sum", "Embedding plus position", `The sum of both vectors is the input of layer 1. Adding the position, whose norm is ${decimal(norm(position), 2)}, changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)}.`,
@@ -68,7 +68,7 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
       { heads: ["key", ...one.keys[0].map((_, i) => String(i + 1))], rows: () => keys.map((key, i) => [key, ...one.keys[i].map(number)]) }),
     step(`${kind}-scores`, "Query times key", "The score of a key is its dot product with the query, which is large if both vectors point in the same direction.",
       "score = q · k", "3.2.1", () => [chart(one.scores)], table("score", one.scores)),
-    step(`${kind}-scaled`, "Divided by the root of d_k", `A score is a sum of ${k} products, so scores grow with d_k. The scores are divided by √${k} = ${decimal(root, 3)}; otherwise the scores could be so large that the gradient of the softmax would almost vanish.`,
+    step(`${kind}-scaled`, "Divided by the square root of d_k", `A score is a sum of ${k} products, so scores grow with d_k. The scores are divided by √${k} = ${decimal(root, 3)}; otherwise the scores could be so large that the gradient of the softmax would almost vanish.`,
       `q · Kᵀ / √d_k = q · Kᵀ / √${k}`, "3.2.1", () => [chart(one.scaled)], { heads: ["key", "score", "scaled"], rows: rows(one.scores, one.scaled) }),
     step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are masked (hatched), because ${why}. Their scores become −∞, so their weights are exactly 0.`
       : `No key is masked here: the token can attend to all ${keys.length} keys.`,
@@ -91,7 +91,7 @@ const NAMES = { self: "self-attention", cross: "cross-attention", ff: "the feed-
 
 function adding(part, { before, output, sum }) {
   const most = largest(before, output, sum);
-  return step(`${part}-add`, "The residual connection", `The input of ${NAMES[part]} (norm ${decimal(norm(before), 2)}) is added to its output (norm ${decimal(norm(output), 2)}), so each sub-layer only has to compute a change of the vector.`,
+  return step(`${part}-add`, "The residual connection", `The input of ${NAMES[part]} (norm ${decimal(norm(before), 2)}) is added to its output (norm ${decimal(norm(output), 2)}), so a sub-layer only has to compute a change to the vector.`,
     "x + Sublayer(x)", "3.1", () => [strip("before", before, most), strip("output", output, most), strip("sum", sum, most)], vectors({ before, output, sum }));
 }
 
@@ -123,10 +123,10 @@ function output({ piece, logit, log_probability: log, likeliest, smoothing, voca
       "p = softmax(logits)", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.probability, text: percent(each.probability) })), 1)], table),
   ];
   if (smoothing) {
-    steps.push(step("smoothing", "Why the model is never quite sure", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens. Here the model gives its most likely token ${percent(best.probability)}.`,
+    steps.push(step("smoothing", "Why the model is never quite sure", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens. Here the model gives its most likely token a probability of ${percent(best.probability)}.`,
       `(1 − ε) + ε / V = (1 − ${smoothing}) + ${smoothing} / ${vocabulary} = ${number(target)}`, "5.4",
-      () => [bars([{ label: "taught", value: target, text: percent(target) }, { label: names[0], value: best.probability, text: percent(best.probability) }], 1)],
-      { heads: ["distribution", "probability"], rows: () => [["taught", number(target)], [names[0], number(best.probability)]] }));
+      () => [bars([{ label: "target", value: target, text: percent(target) }, { label: names[0], value: best.probability, text: percent(best.probability) }], 1)],
+      { heads: ["distribution", "probability"], rows: () => [["target", number(target)], [names[0], number(best.probability)]] }));
   }
   return steps;
 }
@@ -145,7 +145,7 @@ function vectors(named) {
 
 const largest = (...all) => Math.max(...all.flat().map(Math.abs), 1e-9);
 
-/** Draws a vector as a strip with one pixel per number: blue above 0, orange below 0, stronger for larger magnitudes. */
+/** Draws a vector as a strip with one pixel per number: blue above 0, orange below 0, and stronger for larger magnitudes. */
 function strip(label, values, most = largest(values)) {
   const canvas = element("canvas", { width: values.length, height: 1, "aria-hidden": "true" });
   paint(canvas, [values], most);
@@ -153,7 +153,7 @@ function strip(label, values, most = largest(values)) {
   return element("div", { class: "strip" }, element("span", { class: "label", dir: "auto" }, label), canvas, element("span", { class: "ends" }, ends));
 }
 
-/** Draws the encodings of several positions, one per row; the row of the token is framed. */
+/** Draws the encodings of several positions, one per row, with a frame around the token's row. */
 function waves(token, d) {
   const first = Math.max(0, token - WAVES + 1);
   const rows = Array.from({ length: WAVES }, (_, row) => Array.from({ length: d }, (_, i) => {
@@ -178,7 +178,7 @@ function paint(canvas, rows, most) {
   context.putImageData(picture, 0, 0);
 }
 
-/** Draws numbers as bars; masked numbers are hatched, those with `mine` are highlighted, and a full bar means `most`. */
+/** Draws numbers as bars. Masked numbers are hatched, numbers with `mine` are highlighted, and a full bar stands for `most`. */
 export function bars(rows, most = largest(rows.map(({ value }) => value)), attributes = {}) {
   return element("ul", { class: "bars", ...attributes }, ...rows.map(({ label, value, text, masked, mine }) => {
     const bar = element("span", { class: masked ? "share hatched" : value < 0 ? "share below" : "share" });

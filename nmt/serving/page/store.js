@@ -1,5 +1,5 @@
-// The state of the page. `set` changes it and calls the views with the state, a function that returns whether any of the
-// named fields has changed, and the previous state.
+// The state of the page. `set` changes the state and calls each view with the new state, a function that returns whether
+// one of the given fields has changed, and the previous state.
 
 import { FIRST } from "./attention.js";
 
@@ -11,7 +11,7 @@ export function store(state) {
     get: () => state,
     on(listener) {
       listeners.push(listener);
-      if (state !== first) notify(listener, state, first); // a listener that is added late
+      if (state !== first) notify(listener, state, first); // the listener was added after the first change
     },
     set(changes) {
       const before = state;
@@ -24,9 +24,9 @@ export function store(state) {
 export const empty = {
   text: "", // the source text
   sentences: [], // {begin, end: in `text`; source, target; gap: text before it; choice; doubts}
-  choices: new Map(), // maps a source sentence to {prefix, ends}: the chosen prefix of its translation; `ends`: the prefix is the whole translation
-  limit: 20_000, // maximum characters per request
-  microscope: null, // whether the server provides attention; null: not known yet
+  choices: new Map(), // maps a source sentence to {prefix, ends}: the chosen prefix of its translation, and whether the translation ends there
+  limit: 20_000, // maximum number of characters per request
+  microscope: null, // whether the server provides attention; null until this is known
   stale: false, // whether `sentences` belong to an older text
   about: null, // answer of /api/model
   guessing: false, // whether the translation must be hidden
@@ -34,8 +34,8 @@ export const empty = {
   inspected: new Map(), // sentence -> answer of /api/inspect
   token: null, // {sentence, side, begin, end}: chosen tokens
   pointed: null, // tokens under the pointer, in the same form
-  view: FIRST, // the open attention; head null: mean of all heads
-  walk: { step: "token", side: "target", index: null }, // the open step and its token; null: a token in the middle
+  view: FIRST, // the open attention; `head` is null for the mean of all heads
+  walk: { step: "token", side: "target", index: null }, // the open step and its token; `index` is null for a token near the middle
 };
 
 /** Returns the selected tokens: those under the pointer, otherwise the chosen ones. */
@@ -47,14 +47,14 @@ export const same = (a, b) => a === b || (a && b && a.sentence === b.sentence &&
 // The kind of attention that each step shows, by side.
 export const KINDS = { source: { self: "encoder" }, target: { self: "decoder", cross: "cross" } };
 
-/** Returns the step in the form that links contain; "" for the step with which the page begins. */
+/** Returns the open step in the form that links contain, or "" for the step with which the page begins. */
 export function stepOf({ walk, view }) {
   if (walk.step === "token" && walk.index === null && view.layer < 0) return "";
   const number = (value) => (value === null || value < 0 ? "" : value + 1);
   return [walk.side, number(walk.index), number(view.layer), number(view.head), walk.step].join(".");
 }
 
-/** Returns the changes of the page's state that a link describes. */
+/** Returns the changes to the page's state that a step in a link describes. */
 export function walkFrom(text, { view }) {
   const found = /^(source|target)\.(\d*)\.(\d*)\.(\d*)\.([a-z-]+)$/.exec(text);
   if (!found) return {};

@@ -1,6 +1,6 @@
 // Positions of words and tokens in texts. Indices count UTF-16 code units.
 
-/** Returns a function that converts the server's ranges, in code points, to UTF-16. */
+/** Returns a function that converts the server's ranges, in code points, to UTF-16 code units. */
 export function ranges(text) {
   const at = [];
   let index = 0;
@@ -28,7 +28,7 @@ const UNSEEN = /^[\s\p{Cc}\p{Cf}]*$/u;
 const graphemes = (text) => segments(text, "grapheme").filter(({ segment }) => !UNSEEN.test(segment))
   .map(({ segment, index }) => ({ begin: index, end: index + segment.length }));
 
-/** Returns the tokens of each unit as [begin, end), or null; `side.text` may be normalized. */
+/** Returns the range of each unit's tokens as [begin, end), or null if it is unknown. `side.text` may be normalized. */
 export function tokensOf(found, text, side) {
   const spans = tokenSpans(side.tokens);
   const place = text === side.text ? (unit) => unit : between(text, side.text);
@@ -56,7 +56,7 @@ function tokenSpans(tokens) {
   return spans;
 }
 
-/** Returns a map of positions to a text with the same visible characters. */
+/** Returns a function that converts ranges in `from` to ranges in `to`, which must have the same visible characters. */
 function between(from, to) {
   const [ours, theirs] = [graphemes(from), graphemes(to)];
   if (ours.length !== theirs.length) return () => null;
@@ -67,13 +67,13 @@ function between(from, to) {
   };
 }
 
-/** Returns a readable form of a piece: ▁ for a space, two digits for a byte. */
+/** Returns a readable form of a piece, for example two hexadecimal digits for a byte. */
 export function shown(piece) {
   const byte = /^<0x([0-9A-F]{2})>$/.exec(piece);
   return byte ? byte[1] : piece === "</s>" ? "end" : piece === "<s>" ? "start" : piece;
 }
 
-/** Returns a readable form of the piece that follows a text: the start or the rest of a word. */
+/** Returns a readable form of a piece that follows a text: the beginning of a word, or “…” and its continuation. */
 export const following = (piece) => (piece === "</s>" ? "end of the sentence"
   : piece.startsWith("▁") ? piece.slice(1) || "a space" : shown(piece) === piece && /^\p{L}/u.test(piece) ? `…${piece}`
     : /^<0x/.test(piece) ? `byte ${shown(piece)}` : piece);
@@ -84,7 +84,7 @@ export const hex = (bytes) => bytes.map((byte) => byte.toString(16).padStart(2, 
 const ENDS = /[.!?…。！？]["'”’»)\]]*\s*$/u;
 export const isFinished = (sentence) => ENDS.test(sentence);
 
-/** Parses the part of the address after "#": {text, choices: [[number of the sentence, {prefix, ends}]], step}; null if it is not a link of this page. */
+/** Parses the part of an address after "#" to {text, choices: [[index of the sentence, {prefix, ends}]], step}, or null if it contains no text. */
 export function fromFragment(fragment) {
   const fields = new Map();
   const choices = [];

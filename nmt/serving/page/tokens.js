@@ -5,8 +5,8 @@ import { across } from "./looking.js";
 import { looked } from "./store.js";
 import { hex, isByte, shown } from "./text.js";
 
-const SURE = 0.1; // nats: more likely tokens have the thinnest line
-const LINE = 6; // px: line of a token with a probability of 5% or less
+const SURE = 0.1; // nats; tokens with a smaller negative log-probability have the thinnest line
+const LINE = 6; // px; thickness of the line of a token with a probability of 5% or less
 
 export function tokensView(page, look) {
   const box = find("#tokens");
@@ -42,7 +42,7 @@ export function tokensView(page, look) {
     return made;
   }
 
-  /** Moves the focus: left and right along a row, up and down between the two rows. */
+  /** Moves the focus left and right along a row, and up and down between the two rows. */
   function crossing(event, side) {
     const other = { ArrowDown: "target", ArrowUp: "source" }[event.key];
     if (!other) return roving(drawn[side], event);
@@ -76,7 +76,7 @@ export function tokensView(page, look) {
 function label(token) {
   const piece = token.piece === "</s>" ? "end of the sentence" : isByte(token) ? `byte ${hex(token.bytes)}`
     : token.piece.replace("▁", "");
-  return token.log_probability === undefined ? piece : `${piece}, ${percent(Math.exp(token.log_probability))} sure`;
+  return token.log_probability === undefined ? piece : `${piece}, probability ${percent(Math.exp(token.log_probability))}`;
 }
 
 /** Describes the selected tokens. */
@@ -90,7 +90,7 @@ function describe(seen, { side, begin, end }) {
   }).join(" · ");
 }
 
-/** Returns the character that a byte belongs to: the text that its last byte adds. */
+/** Returns the character to which a byte belongs: the text that the character's last byte adds. */
 const character = (tokens, index) => tokens.slice(index).find((token) => token.text)?.text ?? "?";
 
 function table(seen) {

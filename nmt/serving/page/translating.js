@@ -10,7 +10,7 @@ export function translating(page) {
   const request = newest();
   let timer = 0;
   let attempt = 0;
-  let linked = []; // choices from a link: [number of the sentence, choice]
+  let linked = []; // choices from a link: [index of the sentence, choice]
 
   function later(what, ms) {
     clearTimeout(timer);
@@ -46,7 +46,7 @@ export function translating(page) {
     }, translate);
   }
 
-  /** Translates a sentence again with a choice, or without one if it is null. */
+  /** Translates a sentence again with a choice, or without a choice if it is null. */
   async function again(sentence, choice, signal) {
     if (choice?.ends) return { ...sentence, target: choice.prefix, choice, doubts: [] };
     const body = { text: sentence.source, prefix: choice?.prefix ?? "" };

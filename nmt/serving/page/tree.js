@@ -1,4 +1,4 @@
-// The tree of a beam search: a column per step, the most likely candidate on top.
+// The tree of a beam search, with one column per step and the most likely candidates at the top.
 
 import { decimal, element, roving, stop, svg } from "./dom.js";
 import { path } from "./ranking.js";
@@ -11,7 +11,7 @@ const cut = (piece) => ([...piece].length > LETTERS ? `${[...piece].slice(0, LET
 const x = (step) => step * COLUMN + 1;
 const y = (index) => TOP + index * ROW + 1;
 
-/** Draws a search; calls `pick` with a chosen node. Returns a function that marks a path. */
+/** Draws a search and returns a function that marks a path. `pick` is called with each chosen node. */
 export function drawTree(box, { steps }, pick) {
   const nodes = steps.map((step, at) => step.map((node, index) => drawNode(node, at, index)));
   const links = steps.map((step, at) => step.map((node, index) => (node.parent === null ? null : drawLink(at, node, index))));
@@ -19,10 +19,10 @@ export function drawTree(box, { steps }, pick) {
   const rows = Math.max(...steps.map((step) => step.length));
   const picture = svg("svg", {
     viewBox: `0 0 ${steps.length * COLUMN} ${TOP + rows * ROW + 2}`, role: "group", "aria-label":
-      `Beam search in ${steps.length} steps; left and right arrows follow a hypothesis, up and down compare within a step`,
+      `Beam search in ${steps.length} steps; the left and right arrow keys follow a hypothesis, and up and down move within a step`,
   }, ...steps.map((_, at) => svg("text", { x: x(at), y: 14, class: "step", "aria-hidden": "true" }, `${at + 1}`)),
   ...links.flat().filter(Boolean), ...flat);
-  picture.style.width = `${(steps.length * COLUMN) / 16}rem`; // it grows with the page's font size
+  picture.style.width = `${(steps.length * COLUMN) / 16}rem`; // grows with the page's font size
   box.replaceChildren(picture);
   stop(flat, flat[0]);
 

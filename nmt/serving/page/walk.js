@@ -1,4 +1,4 @@
-// One token's way through the model, step by step. The server computes all numbers.
+// The computation for one token, step by step. The server computes all numbers.
 
 import { newest, onceSeen, post } from "./api.js";
 import { asTable, element, failure, find, paper } from "./dom.js";
@@ -9,13 +9,13 @@ import { shown } from "./text.js";
 const PAUSE = 3000; // ms between two steps while playing
 const KEPT = 60; // maximum number of cached answers
 
-/** Returns the open layer and head of the side whose token is shown. */
+/** Returns the open layer and head for the side whose token is shown. */
 function place({ about, walk, view }) {
   const number = walk.side === "source" ? about.model.encoder_layers : about.model.decoder_layers;
   return { layer: view.layer < 0 ? number - 1 : Math.min(view.layer, number - 1), head: view.head ?? 0 };
 }
 
-/** Returns the shown token; until the user chooses one, a token near the middle that begins a word. */
+/** Returns the token that is shown. Until the user chooses a token, this is one near the middle that begins a word. */
 function tokenOf({ walk, inspected, chosen }) {
   const { tokens } = inspected.get(chosen)[walk.side];
   const middle = Math.floor(tokens.length / 2);
@@ -23,10 +23,10 @@ function tokenOf({ walk, inspected, chosen }) {
   return Math.min(walk.index ?? (begins < 0 ? middle : begins), tokens.length - 1);
 }
 
-/** Returns the step, or the first step of a layer if the side does not have this step. */
+/** Returns the open step, or the first step of a layer if the side does not contain the open step. */
 const stepOn = (side, step) => (side === "source" && /^(cross|logits|likeliest|smoothing)/.test(step) ? "self-query" : step);
 
-/** Opens a part of the figure. If `part` is null, the step stays; if `layer` is undefined, the layer stays. */
+/** Opens a part of the figure. If `part` is null, the step does not change; if `layer` is undefined, the layer does not change. */
 export function goTo(page, side, part, layer) {
   const state = page.get();
   const first = { embedding: "token", position: "position", self: "self-query", cross: "cross-query", ff: "ff-units", softmax: "likeliest" };
