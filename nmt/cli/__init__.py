@@ -133,14 +133,14 @@ def _check_directories() -> None:
 
 
 def _refused(error: InputError, flags: Mapping[str, str]) -> int:
-    """Prints the error, with parameters renamed as in `flags`, and returns its exit status."""
+    """Prints the error, with `flags` in place of parameter names, and returns its exit status."""
     for problem in error.naming(flags):
         say(f"nmt: error: {problem}")
     return error.status
 
 
 def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | None:
-    """Returns an error that names the extra to install, or None if no extra has the module."""
+    """Returns an error that names the extra to install, or None if no extra contains the module."""
     package = (error.name or "").partition(".")[0]
     for extra, packages in _EXTRAS.items():
         if package in packages:

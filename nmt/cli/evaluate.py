@@ -1,4 +1,4 @@
-"""`nmt evaluate`: scores the translations by a model or in a file."""
+"""`nmt evaluate`: scores translations by a model or from a file."""
 
 import argparse
 import json

@@ -90,7 +90,7 @@ def flush_output() -> None:
 
 
 def forget_unwritable() -> None:
-    """Discards output that cannot be written, as the interpreter would exit with status 120."""
+    """Discards output that cannot be written, so that the exit status does not become 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream:

@@ -32,7 +32,10 @@ def misplaced(data: str, run: str, origin: str | None) -> str | None:
 
 
 def _first_name(directory: str, path: str) -> str:
-    """Returns the name in `directory` below which `path` is, or ""; links are resolved first."""
+    """Returns the name of the entry of `directory` that is or contains `path`, or "".
+
+    Symbolic links are resolved first.
+    """
     below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
     first = "".join(Path(below).parts[:1])
     return "" if first == os.pardir else first

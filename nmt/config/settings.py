@@ -70,7 +70,7 @@ def _paper(key: str, meaning: str) -> Any:
 
 
 class Section(BaseModel):
-    """The settings below one key; immutable and strictly typed, and unknown keys are refused."""
+    """The settings below one key. A section is immutable and strict about types and keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

@@ -73,8 +73,9 @@ def code_problem(tag: str) -> str | None:
 def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
     """Returns a warning for each corpus that does not seem to be in the expected languages.
 
-    The corpora are first checked for the frequent words in `_WORDS`. Each corpus that passes is
-    then compared with the first that passes, which also finds problems in other languages.
+    The corpora are first checked for the frequent words in `_WORDS`. Each corpus that passes this
+    check is then compared with the first corpus that passes it. The comparison also finds problems
+    in languages that are not in `_WORDS`.
 
     Args:
         corpora: name, source lines and target lines of each corpus.
@@ -111,7 +112,7 @@ def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
 
 def _swapped(name: str, source: str, target: str) -> str:
     return (
-        f"Source and target of {name} look swapped. Exchange its files or columns, or "
+        f"The source and target of {name} look swapped. Exchange its files or columns, or "
         f"data.source_language ({source}) and data.target_language ({target})."
     )
 
@@ -128,7 +129,11 @@ def _known_language(lines: Iterable[str]) -> str | None:
 
 
 def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
-    """Returns a warning for each corpus with a side that resembles the wrong side of the first."""
+    """Returns a warning for each corpus that seems to be swapped or in a wrong language.
+
+    Each side of a corpus should be more similar to the same side of the first corpus than to the
+    other side.
+    """
     profiles = [(name, [profile(side) for side in sides]) for name, *sides in corpora]
     found = []
     for name, texts in profiles[1:]:

@@ -86,7 +86,7 @@ class Shape:
 
 
 def fixed_shape(batch_tokens: int, micro_batches: int, longest: int) -> Shape:
-    """Returns a shape for almost all micro-batches, so that layers are compiled only once.
+    """Returns a shape that fits almost all micro-batches, so that layers are compiled only once.
 
     Args:
         batch_tokens: maximum number of tokens per step on each side.
@@ -109,10 +109,10 @@ def one_per_row(pairs: Sequence[TokenPair]) -> Batch:
 
 
 def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
-    """Groups pairs of similar length into batches; yields their indices, longest pairs first.
+    """Groups pairs of similar length into batches; yields each batch as a list of indices.
 
-    With one pair per row, a batch has at most `tokens` tokens per side, including padding, unless
-    it consists of a single longer pair.
+    The longest pairs come first. With one pair per row, a batch has at most `tokens` tokens per
+    side, including padding, unless it consists of a single longer pair.
     """
     order = sorted(range(len(pairs)), key=lambda i: (max(map(len, pairs[i])), len(pairs[i].target)))
     while order:
@@ -130,7 +130,7 @@ def packed(pairs: Sequence[TokenPair], capacity: int) -> Batch:
 
 
 def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -> HostBatch:
-    """Packs pairs into the first rows of `shape` that have space, starting with the longest pairs.
+    """Packs pairs into rows of `shape` with the first-fit-decreasing algorithm.
 
     Args:
         is_pinned: whether to allocate page-locked memory, for asynchronous copies to a GPU.
@@ -173,11 +173,11 @@ def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarra
     Args:
         lengths: (2, pairs) numbers of tokens of each source and target.
         columns: size of a bin that is a whole row, in tokens per side.
-        block: size of every other bin.
+        block: size of all other bins, in tokens per side.
 
     Returns:
         Two arrays: (pairs,) int64, the index of each pair's bin; (bins,) bool, whether the bin is a
-        whole row. Only pairs longer than `block` need a new bin that is a whole row.
+        whole row. A pair longer than `block` gets a bin that is a whole row.
     """
     count = lengths.shape[1]
     source_free, target_free = np.zeros((2, count), dtype=np.int64)

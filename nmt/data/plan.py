@@ -115,7 +115,7 @@ class Plan:
             yield window
 
     def _chosen(self, number: int, epoch: int) -> np.ndarray:
-        """Returns a shard's pairs for an epoch, each on average as often as the weight says.
+        """Returns a shard's pairs for an epoch, in which a pair occurs `weight` times on average.
 
         Epoch e takes the positions [e * weight * n, (e + 1) * weight * n) of an endless sequence of
         permutations of the shard's n pairs. With a weight of 1, every pair occurs exactly once.
@@ -167,7 +167,7 @@ def _pairs(
 
 
 def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:
-    """Cuts a sequence of pairs into steps with as many pairs as `batch_tokens` permits per side.
+    """Cuts a sequence of pairs into steps of at most `batch_tokens` tokens per side.
 
     Args:
         source: (pairs,) number of source tokens of each pair.
@@ -190,6 +190,10 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
 
 
 def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Returns for each pair where a step that starts with it ends, given one side's lengths."""
+    """Returns the index at which a step would end, for each pair at which it may start: (pairs,).
+
+    Args:
+        lengths: (pairs,) number of source tokens, or of target tokens, of each pair.
+    """
     done = np.cumsum(lengths, dtype=np.int64)
     return np.searchsorted(done, done - lengths + batch_tokens, side="right")

@@ -1,4 +1,4 @@
-"""Runs `nmt prepare` from start to end; its stages are in `nmt.data.stages`."""
+"""Runs `nmt prepare` from start to end; the stages are in `nmt.data.stages`."""
 
 import contextlib
 import time
@@ -91,8 +91,8 @@ def prepare(
 def _locked(job: Job) -> Iterator[None]:
     """Locks the data directory.
 
-    If the block fails before any work is done, removes the lock file and the folders that it
-    created.
+    If the block fails before any work is done, removes the lock file and the folders that this
+    function created.
     """
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
@@ -168,7 +168,7 @@ def _input_files(entry: CorpusEntry) -> list[Path]:
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
-    """Returns whether the directory already contains this job's result with valid hashes."""
+    """Returns whether the directory contains the result of this job; verifies all hashes."""
     if not PreparedData.is_in(job.directory):
         return False
     try:

@@ -121,7 +121,7 @@ class PreparedData:
         return found
 
     def verify(self, shard: Shard) -> None:
-        """Verifies the hash of a shard, unless it is already verified.
+        """Verifies the hash of a shard, unless it has been verified before.
 
         Call this method before the first pair of the shard is used.
 

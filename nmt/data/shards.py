@@ -156,7 +156,7 @@ def _write(
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the only record batch of a file, memory-mapped, after checking its structure.
+    """Checks the structure of a file; returns its only record batch, memory-mapped.
 
     Args:
         schema: the schema that the file's first columns must have.
@@ -187,7 +187,7 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
 def write_split_description(folder: Path, files: Sequence[str], fingerprint: str) -> None:
     """Writes the two metadata files that `datasets.load_from_disk` expects in a folder.
 
-    If an Arrow file lacks a column that other files have, `datasets` reads its values as null.
+    If an Arrow file lacks a column that other files have, `datasets` fills the column with nulls.
 
     Args:
         files: names of the Arrow files in `folder`, in order.

@@ -65,7 +65,7 @@ class Shortlist:
 
     @classmethod
     def load(cls, path: Path, vocabulary_size: int) -> Self:
-        """Reads a file; raises NoModelError if it is damaged or for another vocabulary size."""
+        """Reads a shortlist; raises NoModelError if the file is not valid for the vocabulary."""
         try:
             table = cls(**safetensors.numpy.load(path.read_bytes()))
         except (SafetensorError, TypeError, ValueError) as error:
@@ -125,7 +125,7 @@ class _Model1:
         """Collects the cells.
 
         Args:
-            is_rare: (V,) whether the table is learned for each target token.
+            is_rare: (V,) whether each target token is rare (not one of the most frequent tokens).
         """
         self.V = len(is_rare)
         sizes = [_cells(shard, is_rare) for shard in shards]

@@ -102,7 +102,7 @@ class Tokenizer:
     def _checked_symbols(self) -> tuple[str, ...]:
         """Checks the pieces; returns the symbols, which lie between the special and byte pieces.
 
-        A SentencePiece model that nmt did not train may lack byte pieces. It then has no symbols.
+        A SentencePiece model without byte pieces, which nmt did not train, has no symbols.
 
         Raises:
             ValueError: the special or byte pieces do not have the ids that nmt assigns, or there is

@@ -2,7 +2,7 @@
 
 Each worker runs one call at a time. Workers are spawned, because Arrow and torch start threads, and
 a process that is forked from a process with threads can hang. All workers are killed if a call
-fails, if one of them is killed, or if a signal stops this process. If this process is killed, the
+fails, if a worker is killed, or if a signal stops this process. If this process is killed, the
 workers end by themselves. Therefore a call may be interrupted at any point and repeated later. To
 leave no incomplete files, functions must write to temporary files and rename them.
 """
@@ -142,7 +142,7 @@ class _Worker:
 
 
 def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _Worker:
-    """Returns a new worker if there are fewer than `processes`, otherwise the next idle one."""
+    """Returns a new worker if there are fewer than `processes`, otherwise the next idle worker."""
     if len(team) < processes:
         worker = _Worker()
         stack.callback(worker.end)  # first, because a signal may interrupt the start

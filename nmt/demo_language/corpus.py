@@ -5,8 +5,8 @@ of the block, so that several processes can generate one corpus in parallel.
 
 Every (verb, object) or (adjective, noun) combination of lemmas belongs to one split, which its hash
 determines. Training sentences contain only combinations of the training split. A validation or test
-sentence contains at least one combination of its own split; all others are of the training split.
-Therefore two splits never share a sentence, even if their seeds differ.
+sentence contains at least one combination of its own split; its other combinations belong to the
+training split. Therefore two splits never share a sentence, even if their seeds differ.
 """
 
 from collections.abc import Iterable, Iterator
@@ -83,7 +83,7 @@ def _from(first: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
 
 
 def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
-    """Yields the first `pairs` pairs of the block that starts with the pair of index `begin`."""
+    """Yields the first `pairs` pairs of the block that starts at index `begin`."""
     number = begin // BLOCK_PAIRS
     rng = Random(f"demo/{seed}/{split}" + (f"/{number}" if number else ""))
     sources: set[str] = set()
@@ -111,7 +111,7 @@ def belongs(combinations: Iterable[tuple[str, str]], split: str) -> bool:
 
 @cache
 def combination_split(first: str, second: str) -> str:
-    """Returns the split of a combination of two English lemmas, the same on every machine."""
+    """Returns the split to which a combination of two English lemmas belongs."""
     percent = int.from_bytes(sha256(f"{first}|{second}".encode()).digest()[:4]) % 100
     if percent < _TEST_PERCENT:
         return "test"

@@ -1,4 +1,4 @@
-"""Finds words that make sense together by the classes in the lexicon.
+"""Finds words that make sense together, based on their classes in the lexicon.
 
 The grammar picks verbs and adjectives for nouns, and places for people, from the tuples in this
 module. The tuples are in the order of the lexicon.

@@ -102,10 +102,10 @@ def _by_person(subject: Phrase, first: str, third: str, plural: str) -> str:
 
 
 def _subject_and_middle(clause: Clause) -> list[str]:
-    """Returns the subject, objects, predicate and adverbials, without the one at the beginning.
+    """Returns the subject and the parts from `_middle`, in order.
 
-    A noun as the subject follows an object pronoun, as in "ihn der Mann", unless the pronoun could
-    be mistaken for the subject, as in "die Frau sie".
+    A subject that is a noun follows an object pronoun, as in "ihn der Mann", unless the pronoun
+    could be mistaken for the subject, as in "die Frau sie".
     """
     subject, middle = clause.subject, _middle(clause)
     objects = [phrase for phrase in (clause.dative, clause.accusative) if phrase]
@@ -139,7 +139,7 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _objects(clause: Clause) -> list[tuple[str, Phrase]]:
-    """Returns the dative, then the accusative object; an accusative pronoun comes first."""
+    """Returns the dative object before the accusative object, unless the latter is a pronoun."""
     kein = _negates_with_kein(clause)
     pairs = []
     if clause.dative:

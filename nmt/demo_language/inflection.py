@@ -25,7 +25,7 @@ def english_gerund(verb: str) -> str:
 
 
 def english_past(verb: str) -> str:
-    """Returns the past of an English verb, which is also its participle, such as "danced"."""
+    """Returns the past of a regular English verb, such as "danced"; it is also the participle."""
     if verb.endswith("e"):
         return verb + "d"
     return verb[:-1] + "ied" if re.search(r"[^aeiou]y$", verb) else verb + "ed"

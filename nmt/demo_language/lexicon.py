@@ -72,7 +72,7 @@ The table of adjectives, adjectives.tsv, has these columns:
     english, german: the adjective in both languages.
     english_comparative, german_comparative: the comparative in both languages; the regular English
         comparative has "more".
-    stem: German form without an ending before which it changes, such as "teur" for "teuer".
+    stem: German form before an ending if it differs from `german`, such as "teur" for "teuer".
     kind: `colour` or `absolute` for adjectives that cannot follow a degree such as "very".
     suits: English nouns and classes of nouns that the adjective can describe.
 

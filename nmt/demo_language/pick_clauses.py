@@ -218,7 +218,7 @@ def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = Non
 
 
 def perhaps_not(rng: Random, state: Clause) -> Clause:
-    """Negates a clause from `pick_state` at random, but never a degree such as "quite"."""
+    """Negates a clause from `pick_state` at random, unless it has a degree such as "quite"."""
     degree = state.predicate.english.partition(" ")[0] if state.predicate else ""
     if degree in ("quite", "really", "extremely"):
         return state

@@ -87,7 +87,7 @@ def pick_subject(rng: Random, verb: Verb | None = None) -> Phrase:
 
 
 def pick_certain_subject(rng: Random, verb: Verb | None = None) -> Phrase:
-    """Picks a subject that is neither "nobody" or "somebody" nor quantified, as by "every"."""
+    """Picks a subject other than "nobody", "somebody" and phrases such as "every boy"."""
     while True:
         subject = pick_subject(rng, verb)
         if subject not in (NOBODY, SOMEBODY) and not subject.quantified:

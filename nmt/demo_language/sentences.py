@@ -13,7 +13,7 @@ Combination = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A sentence pair with the phenomena in the German sentence and its lemma combinations."""
+    """A sentence pair, the phenomena in the German sentence, and the lemma combinations."""
 
     source: str
     target: str

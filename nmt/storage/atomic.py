@@ -1,8 +1,8 @@
 """Writes files and directories atomically: they get their final names only when complete.
 
 After a power failure or `kill -9`, a path has either its old or its new content. A temporary file
-or directory, whose name begins with `PREFIX`, may be left behind. The next process that writes in
-the same directory removes it, but does not remove those of running processes, which are locked.
+or directory, whose name begins with `PREFIX`, may be left behind. The next process that writes to
+the same directory removes it. Temporary files of running processes are locked and not removed.
 """
 
 import itertools
@@ -87,10 +87,10 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def _mode_of_files(aside: Path) -> int:
-    """Returns the permissions that new files get from the umask, read from the new path `aside`.
+    """Returns the permissions of the new path `aside`, which depend only on the umask.
 
-    A library may have set other permissions. For example, only the owner can read the files that
-    safetensors writes.
+    Files that libraries write may have other permissions. For example, only the owner can read the
+    files that safetensors writes.
     """
     return aside.stat().st_mode & 0o666
 

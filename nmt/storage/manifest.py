@@ -44,7 +44,7 @@ def value_hash(value: Any) -> str:
 def write(
     folder: Path, kind: str, facts: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Writes and returns the manifest of `folder`, whose files must already be written.
+    """Writes and returns the manifest of `folder`, whose files must already be complete.
 
     Args:
         kind: "data", "checkpoint", "model" or another kind that `manifest_form` defines.
@@ -80,14 +80,14 @@ def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def file_of(content: dict[str, Any]) -> bytes:
-    """Returns the content of the file for a manifest."""
+    """Serializes a manifest to the content of its file."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     # a value from another source may contain a lone surrogate, for which JSON has an escape
     return text.encode(errors="backslashreplace")
 
 
 def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
-    """Returns the manifest of `folder`, after checking its hash and form.
+    """Returns the manifest of `folder`, after checking its hash and schema.
 
     Args:
         name: name of the manifest file; a copy of a manifest may have another name.

@@ -74,7 +74,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
 
 
 def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
-    """Returns a stream that reads from a pipe, and decompresses gzip, bzip2 and xz.
+    """Returns a stream of a pipe's content, decompressed if it is gzip, bzip2 or xz.
 
     Args:
         name: the pipe's name in messages.
@@ -91,7 +91,7 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
     """Returns a stream that decompresses a file, or None if the file is not compressed.
 
     Args:
-        begin: the first bytes of the file; `file` must return them again.
+        begin: the first bytes of the file; reading from `file` must return these bytes again.
         name: the file's name in messages.
 
     Raises:
@@ -157,7 +157,7 @@ def small_file(path: Path, at_most: int) -> bytes:
 def entries(folder: Path) -> list[Path]:
     """Returns the paths in a directory, sorted, or an empty list if it does not exist.
 
-    Unlike `Path.glob`, this function does not treat a directory that cannot be listed as empty.
+    Unlike `Path.glob`, this function raises an error if a directory cannot be listed.
 
     Raises:
         OSError: the directory cannot be listed.

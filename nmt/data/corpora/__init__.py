@@ -2,9 +2,9 @@
 
 A corpus is an entry in `data.train`, `data.validation` or `data.test`. Each kind of corpus is a
 subclass of `Kind` in a module of this package. A new kind needs a module, an entry in `_KINDS` and
-a line in `nmt.config.settings`. A setting NAME_column specifies a column of a table or a key of
-JSON objects; its values become the column NAME of the pairs. Unreadable input raises an error that
-names the file and the line. No line is skipped, and no text is cleaned here.
+a line in `nmt.config.settings`. A setting NAME_column specifies a table column or a JSON key, whose
+values become the column NAME of the pairs. Unreadable input raises an error that names the file and
+the line. No line is skipped, and no text is cleaned here.
 """
 
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ _SENTENCES = ("source", "target")
 
 
 def columns_of(settings: Section) -> dict[str, Any]:
-    """Returns the values of the settings NAME_column that are set, by NAME, such as `source`."""
+    """Returns a mapping from NAME to the value of each setting NAME_column that is not null."""
     return {
         key.removesuffix(_SUFFIX): name
         for key, name in settings
@@ -80,7 +80,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
     """Returns the path of each given column in a schema.
 
     Args:
-        columns: dotted names in the schema, by names of the pairs' columns (see `columns_of`).
+        columns: the result of `columns_of`; its values are dotted names in the schema.
         where: the file, for messages.
 
     Raises:

@@ -14,7 +14,7 @@ from nmt.storage.opening import below
 
 
 class Hub(Kind):
-    """A dataset on the hub or in a local folder, which is loaded with the `datasets` library."""
+    """A corpus that the `datasets` library loads from the hub or from a local folder."""
 
     def paths(self, settings: config.Hub) -> list[str]:
         return []
@@ -34,7 +34,7 @@ class Hub(Kind):
 
 
 def folder_files(settings: config.Hub) -> list[Path]:
-    """Returns all files of a local folder except hidden ones."""
+    """Returns all files in a local folder except hidden files."""
     folder = Path(settings.hub)
     return [
         path

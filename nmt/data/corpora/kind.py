@@ -21,7 +21,7 @@ class Chunk(Protocol):
 class Kind:
     """A kind of corpus; the default methods are for a single file at `settings.path`.
 
-    The methods receive as `settings` the value of the kind's key in a configuration's corpus entry.
+    The argument `settings` of each method is the value of the kind's key in a corpus entry.
     """
 
     def paths(self, settings: Any) -> list[str]:

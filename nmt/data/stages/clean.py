@@ -44,7 +44,7 @@ def clean(job: Job, note: Note) -> Splits:
 def _clean_corpus(
     job: Job, entry: CorpusEntry, held_out: cleaning.HeldOut | None, note: Note
 ) -> list[Path]:
-    """Cleans the shards of a corpus that are not finished; returns the paths of all its shards."""
+    """Cleans the unfinished shards of a corpus; returns the paths of all its shards."""
     marker = entry.marker(job.text)
     number = jobs.load(marker).get("shards")
     paths = [entry.shard(job.text, i) for i in range(number or 0)]

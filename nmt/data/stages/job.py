@@ -110,7 +110,7 @@ class Job:
         return self.tokens / "final"
 
     def remove_leftovers(self) -> None:
-        """Removes temporary files that processes left when they ended, then empty work folders."""
+        """Removes temporary files of processes that have ended, then empty folders in `work`."""
         atomic.remove_leftovers(self.directory)
         for folder in sorted([self.work, *self.work.rglob("*/")], reverse=True):  # deepest first
             atomic.remove_leftovers(folder)
