@@ -15,8 +15,9 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="translation of the sentence (default: the translation by the "
                              "model)")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="F",
-                        help="output file: an interactive page if it ends in .html, a plot of all "
-                             "heads if it ends in .png (needs the extra plots)")  # fmt: skip
+                        help="output file: an interactive page if its name ends in .html, or a "
+                             "plot of all heads if it ends in .png (needs the extra "
+                             "plots)")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -33,7 +33,8 @@ COMMAND = Command(
     _add_flags,
     _run,
     description="Writes a model with its tokenizer in the format of CTranslate2 or transformers. "
-    "To check the result, 40 greedy translations by the exported model (for CTranslate2, in "
-    "float32) are compared with translations by nmt. The CTranslate2 directory also contains "
-    "translate.py, a script that translates with only ctranslate2 and sentencepiece.",
+    "Before the directory is created, 40 greedy translations by the exported model (for "
+    "CTranslate2, in float32) are compared with translations by nmt. The CTranslate2 directory "
+    "also contains translate.py, a script that translates with only ctranslate2 and "
+    "sentencepiece.",
 )

@@ -226,7 +226,8 @@ class Data(Section):
     shortlist: bool = Field(
         default=False,
         description="also learn a lexical shortlist: the target tokens that each source token may "
-        "be translated into. It can make nmt translate --shortlist faster on a CPU",
+        "be translated into. With nmt translate --shortlist, it can make translation faster on a "
+        "CPU",
     )
 
 

@@ -23,7 +23,7 @@ COPY = "copy of source"
 LEAKED = "also in validation or test"
 DUPLICATE = "duplicate pair"
 TOO_MANY_TOKENS = "longer than max_length tokens"
-RULES = (EMPTY, TOO_LONG, RATIO, COPY, LEAKED, DUPLICATE, TOO_MANY_TOKENS)  # as applied
+RULES = (EMPTY, TOO_LONG, RATIO, COPY, LEAKED, DUPLICATE, TOO_MANY_TOKENS)  # in this order
 
 MAX_WORDS = 1000
 MAX_CHARACTERS = 5000

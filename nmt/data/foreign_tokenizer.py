@@ -24,7 +24,7 @@ def adapted(model: bytes) -> bytes:
     """
     if _is_ours(model):
         return model
-    from google.protobuf.message import DecodeError  # here: only nmt prepare needs protobuf
+    from google.protobuf.message import DecodeError  # late: only nmt prepare needs protobuf
     from sentencepiece import sentencepiece_model_pb2
 
     messages: Any = sentencepiece_model_pb2  # its classes are created when it is imported

@@ -178,7 +178,7 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
     except FileNotFoundError:
         raise InputError(f"{path} is missing. Run nmt prepare again.") from None
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # of the system, not from the content
+        if isinstance(error, OSError) and error.errno:  # a system error, not damaged content
             raise of_system(error) from None
         reason = str(error).split("\n")[0]
         raise InputError(f"{path} is damaged ({reason}). Run nmt prepare again.") from None

@@ -23,7 +23,7 @@ _MOST = 0.5  # maximum share of pairs whose two sides are equal
 # Minimum correlation of the logarithms of the two sides' lengths. It is 0.88 to 0.97 in clean text,
 # 0 in shuffled text, and at most 0.2 if one side is shifted by a line.
 _CORRELATION = 0.3
-_SPREAD = 0.2  # the correlation is checked only if both standard deviations are at least this
+_SPREAD = 0.2  # minimum standard deviation of these logarithms for the check (captions: 0.3)
 
 _PLAIN = "Use plain text, because translations will look like the training text."
 

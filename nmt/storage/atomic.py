@@ -96,7 +96,7 @@ def _mode_of_files(aside: Path) -> int:
 
 
 def _give_mode(path: Path, mode: int) -> None:
-    if stat.S_IMODE(path.stat().st_mode) != mode:  # else no chmod: some file systems refuse it
+    if stat.S_IMODE(path.stat().st_mode) != mode:  # no needless chmod: some file systems refuse it
         path.chmod(mode)
 
 

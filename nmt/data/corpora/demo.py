@@ -58,7 +58,7 @@ class _Chunk:
         return self.last - self.first
 
     def __iter__(self) -> Pairs:
-        from nmt.demo_language import OutOfSentences, demo_pairs  # here, as it loads a lexicon
+        from nmt.demo_language import OutOfSentences, demo_pairs  # late: it loads the lexicon
 
         try:
             for pair in demo_pairs(self.last, self.seed, self.split, self.first):

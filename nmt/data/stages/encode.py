@@ -25,7 +25,7 @@ from nmt.data.stages.job import FinishedShard, Job, Shards, Splits, finish, is_f
 from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.errors import Note
 
-_BATCH = 10_000  # number of pairs that are Python lists of ids at a time
+_BATCH = 10_000  # number of pairs held as Python lists of ids at a time
 
 
 def encode(
