@@ -1,7 +1,7 @@
-"""Implements the `nmt` command: a module per subcommand, and `main`, which runs one of them.
+"""Implements the `nmt` command, with one module for each of its subcommands.
 
-Only this package defines flags and reads command-line arguments. Commands import the library only
-when they run, so that `nmt --help` is fast.
+Only this package defines flags and reads command-line arguments. Subcommands import the library
+only when they run, so that `nmt --help` is fast.
 """
 
 import os
@@ -62,11 +62,11 @@ COMMANDS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and returns its exit status; in a failed rank, ends the process instead."""
+    """Runs a command and returns its exit status; in a failed rank, ends the process instead."""
     set_up_streams()
     try:
         status = _status_of(argv)
-    except Exception:  # a bug, which the interpreter prints if it can end
+    except Exception:  # a bug, which the interpreter prints unless this process might hang
         if not must_not_be_torn_down():
             raise
         traceback.print_exc()
@@ -87,7 +87,7 @@ def _status_of(argv: list[str] | None) -> int:
         flags, name = arguments.flags, arguments.command.name
         if_out_of_memory = arguments.command.if_out_of_memory
         _check_directories()
-        with stoppable("Interrupted."):  # raises, so that half-written files are removed
+        with stoppable("Interrupted."):  # by raising, so that incomplete files are removed
             arguments.command.run(arguments)
         flush_output()
         return Status.DONE
@@ -133,14 +133,14 @@ def _check_directories() -> None:
 
 
 def _refused(error: InputError, flags: Mapping[str, str]) -> int:
-    """Prints the error, with parameters renamed as in `flags`, and returns its exit status."""
+    """Prints the error, with `flags` in place of parameter names, and returns its exit status."""
     for problem in error.naming(flags):
         say(f"nmt: error: {problem}")
     return error.status
 
 
 def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | None:
-    """Returns an error that names the extra to install, or None if no extra has the package."""
+    """Returns an error that names the extra to install, or None if no extra contains the module."""
     package = (error.name or "").partition(".")[0]
     for extra, packages in _EXTRAS.items():
         if package in packages:
@@ -152,7 +152,7 @@ def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | Non
 
 
 def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | None:
-    """Returns an error for a failure of the machine or its setup, or None if `error` is a bug."""
+    """Returns an InputError if the machine or its setup caused `error`, or None if it is a bug."""
     match error:
         case UnicodeEncodeError() if error.encoding != "utf-8":
             return InputError(

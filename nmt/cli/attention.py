@@ -12,10 +12,12 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--source", required=True, metavar="TEXT", help="sentence to translate")
     parser.add_argument("--target", metavar="TEXT",
-                        help="translation of the sentence (default: the model's own)")  # fmt: skip
+                        help="translation of the sentence (default: the translation by the "
+                             "model)")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="F",
-                        help="file to write: .html is interactive, .png shows all "
-                             "heads (needs the extra plots)")  # fmt: skip
+                        help="output file: an interactive page if its name ends in .html, or a "
+                             "plot of all heads if it ends in .png (needs the extra "
+                             "plots)")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:

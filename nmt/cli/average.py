@@ -11,7 +11,7 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN", type=Path, help="run directory")
     parser.add_argument("--last", type=positive, required=True, metavar="N",
-                        help="how many of the last checkpoints to average")  # fmt: skip
+                        help="number of last checkpoints to average")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="DIR",
                         help="directory to create for the averaged model")  # fmt: skip
 

@@ -23,7 +23,8 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     for name, add, measure, summary, example in (
         ("train", _add_train, _train, "measure training: tokens per second, memory, step times",
          "nmt benchmark train configs/demo.yaml training.batch_tokens=2000"),
-        ("translate", _add_translate, _translate, "measure sentences per second, latency, memory",
+        ("translate", _add_translate, _translate,
+         "measure translation: sentences per second, latency, memory",
          "nmt benchmark translate runs/demo --precision bf16"),
     ):  # fmt: skip
         sub = below.add_parser(
@@ -39,7 +40,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 def _add_train(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--prepared", action="store_true",
-                        help="train on the configuration's prepared data "
+                        help="train on the prepared data of the configuration "
                              "(default: on random sentences)")  # fmt: skip
 
 
@@ -48,8 +49,8 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
                         help="model, or configuration of a model with random weights")  # fmt: skip
     add_overrides(parser, "settings to override")
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="text that the model translates (default: random "
-                             "sentences, with outputs of the same length)")  # fmt: skip
+                        help="text to translate (default: random sentences, with "
+                             "translations of the same length)")  # fmt: skip
     parser.add_argument("--sentences", type=positive, metavar="N",
                         help="number of sentences (default: all sentences of "
                              "--input; without --input, 200 on a CPU and 3003 on a "

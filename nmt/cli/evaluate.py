@@ -1,4 +1,4 @@
-"""`nmt evaluate`: scores the translations of a model or of a file."""
+"""`nmt evaluate`: scores translations by a model or from a file."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser, nargs="?", exported=True)
     parser.add_argument("--source", type=Path, metavar="F", help="text to translate")
     parser.add_argument("--reference", type=Path, metavar="F", nargs="+",
-                        help="reference translations, one or more files")  # fmt: skip
+                        help="one or more files with reference translations")  # fmt: skip
     parser.add_argument("--test-set", metavar="NAME",
                         help="name of a sacreBLEU test set, such as wmt14/full")  # fmt: skip
     parser.add_argument("--hypothesis", type=Path, metavar="F",
@@ -27,19 +27,19 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                              "%(const)s; needs the extra comet)")  # fmt: skip
     parser.add_argument("--analysis", action="store_true",
                         help="also analyze the translations: scores by length and word frequency, "
-                             "faults, calibration of the model")  # fmt: skip
+                             "faulty translations, calibration of the model")  # fmt: skip
     parser.add_argument("--contrastive", type=Path, metavar="F",
-                        help="also compute the accuracy on contrastive pairs: a file with "
-                             "tab-separated source, right and wrong translation, "
-                             "category")  # fmt: skip
+                        help="also compute the accuracy on contrastive pairs in a file, each of "
+                             "whose lines contains a source, its right translation, a wrong "
+                             "translation and a category, separated by tabs")  # fmt: skip
     parser.add_argument("--target-language", metavar="L",
                         help="language code, such as de (default: the model's target "
                              "language)")  # fmt: skip
     parser.add_argument("--lowercase", action="store_true", help="compute BLEU on lowercased text")
     parser.add_argument("--tokenize", metavar="NAME",
-                        help="sacreBLEU tokenizer for BLEU: 13a, intl, char, zh, "
-                             "none, ... (default: 13a, or the tokenizer for the "
-                             "target language)")  # fmt: skip
+                        help="sacreBLEU tokenizer for BLEU, such as 13a, intl, char, zh "
+                             "or none (default: the tokenizer for the target language, "
+                             "usually 13a)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--output", type=Path, metavar="F", help="file to write translations to")
     add_decoding(parser, precision="fp32")
@@ -82,12 +82,13 @@ def _find_model(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "evaluate",
-    "translate a test set and score it, or score a translation",
+    "translate a test set and score the translations, or score existing translations",
     "nmt evaluate runs/multi30k --json",
     _add_flags,
     _run,
-    description="Translates a test set and scores the translations. The test set is --source with "
-    "--reference, or --test-set, or by default the model's own: the copy of data.test in "
-    "RUN/test_set. Files that the model's configuration names are never opened, except that "
-    "--analysis counts words in data.directory if the model was trained on its data.",
+    description="Translates a test set and scores the translations. Specify the test set with "
+    "--source and --reference, or with --test-set; by default, it is the copy of data.test in "
+    "RUN/test_set. Files that the model's configuration names are never opened, with one "
+    "exception: --analysis counts words in data.directory if the model was trained on the data "
+    "there.",
 )

@@ -11,7 +11,7 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--format", choices=("ctranslate2", "huggingface"), required=True,
-                        help="format of CTranslate2 or of Hugging Face transformers")  # fmt: skip
+                        help="CTranslate2 or Hugging Face transformers")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="DIR",
                         help="directory to create")  # fmt: skip
     parser.add_argument("--quantization",
@@ -33,7 +33,8 @@ COMMAND = Command(
     _add_flags,
     _run,
     description="Writes a model with its tokenizer in the format of CTranslate2 or transformers. "
-    "Before that, 40 greedy translations by the exported model (for CTranslate2, in float32) are "
-    "compared with nmt's. The CTranslate2 directory contains a script, translate.py, that needs "
-    "only ctranslate2 and sentencepiece.",
+    "Before the directory is created, 40 greedy translations by the exported model (for "
+    "CTranslate2, in float32) are compared with translations by nmt. The CTranslate2 directory "
+    "also contains translate.py, a script that translates with only ctranslate2 and "
+    "sentencepiece.",
 )

@@ -13,26 +13,30 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.translator import SearchOptions
 
-_ORIGIN = "command line"  # of overrides, in messages
+_ORIGIN = "command line"  # the source of overrides in messages
 
 
 def add_model(
     parser: argparse.ArgumentParser, nargs: str | None = None, *, exported: bool = False
 ) -> None:
-    """Adds MODEL, optional if `nargs` is "?". If `exported`, --help mentions exported models."""
+    """Adds MODEL, which is optional if `nargs` is "?".
+
+    Args:
+        exported: whether the help text mentions exported models.
+    """
     or_exported = ", or a CTranslate2 directory written by nmt export" if exported else ""
     parser.add_argument("model", metavar="MODEL", type=Path, nargs=nargs,
                         help=f"model, checkpoint or run directory{or_exported}")  # fmt: skip
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Adds CONFIG and KEY=VALUE, which `load_config` reads."""
+    """Adds the arguments CONFIG and KEY=VALUE, which `load_config` reads."""
     parser.add_argument("config", metavar="CONFIG", type=Path, help="YAML file")
     add_overrides(parser, "settings to override, such as training.max_steps=200")
 
 
 def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Adds KEY=VALUE, which may be given any number of times."""
+    """Adds the argument KEY=VALUE, which may be given any number of times."""
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", default=[], help=meaning)
 
 
@@ -45,7 +49,7 @@ def load_config(arguments: argparse.Namespace) -> "Config":
 
 @contextmanager
 def placing_settings(arguments: argparse.Namespace) -> Iterator[None]:
-    """Adds the configuration's file and line to an error about a file that a setting names."""
+    """Adds the configuration file and the line to errors about a file that a setting names."""
     try:
         yield
     except SettingError as error:
@@ -66,8 +70,8 @@ def add_decoding(
                         help="alpha in the length penalty ((5+n)/6)^alpha, from 0 to "
                              "100 (default: the model's decoding.length_penalty)")  # fmt: skip
     parser.add_argument("--batch-tokens", type=positive, metavar="N",
-                        help="maximum tokens per batch; smaller batches need less "
-                             "memory (default: 16384 on a CPU, up to 49152 for "
+                        help="maximum number of tokens per batch; smaller batches need "
+                             "less memory (default: 16384 on a CPU, up to 49152 for "
                              "models smaller than base; 131072 on a GPU)")  # fmt: skip
     add_device(parser, precision)
 
@@ -76,10 +80,10 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
     """Adds the flags for sampling that `search_options` reads."""
     parser.add_argument("--sample", action="store_true",
                         help="sample translations instead of using beam search; "
-                             "--n-best N gives N independent samples")  # fmt: skip
+                             "--n-best N prints N independent samples")  # fmt: skip
     parser.add_argument("--mbr", type=positive, metavar="N",
-                        help="minimum Bayes risk: from N samples, choose the one "
-                             "with the highest mean chrF against all samples; "
+                        help="minimum Bayes risk decoding: from N samples, choose the "
+                             "sample with the highest mean chrF against all samples; "
                              "--n-best prints this chrF as the score")  # fmt: skip
     parser.add_argument("--temperature", type=_number, metavar="T",
                         help="sampling temperature: below 1 favors likely tokens "
@@ -90,12 +94,12 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
                         help="sample from the most likely tokens, as many as are "
                              "needed for a total probability of P (default: 1)")  # fmt: skip
     parser.add_argument("--seed", type=_seed, metavar="N",
-                        help="random seed; a text's samples depend only on the text and the seed "
-                             "(default: 1)")  # fmt: skip
+                        help="random seed; the samples for a text depend only on the text and the "
+                             "seed (default: 1)")  # fmt: skip
 
 
 def search_options(arguments: argparse.Namespace) -> "SearchOptions":
-    """Returns the SearchOptions that the given flags set; other fields have their defaults."""
+    """Returns the SearchOptions that the flags specify, with defaults for all other fields."""
     from nmt.translator import SearchOptions
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}
@@ -107,11 +111,12 @@ def search_options(arguments: argparse.Namespace) -> "SearchOptions":
 def add_device(
     parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
 ) -> None:
-    """Adds --device and --precision; `precision` is the default that --help mentions."""
+    """Adds --device and --precision; `precision` is the default in the help text."""
     parser.add_argument("--device", metavar="D",
-                        help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")  # fmt: skip
+                        help="device, such as cpu, cuda or cuda:1 (default: a GPU if there is "
+                             "one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
-                        help="fp32: results do not depend on batch size or order; "
+                        help="fp32: results do not depend on the size and order of batches; "
                              "bf16, or int8 on a CPU: faster, with a BLEU difference "
                              f"of at most 0.2 (default: {precision})")  # fmt: skip
 

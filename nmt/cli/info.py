@@ -37,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "info",
-    "show parameters, FLOPs, learning rate, differences from the paper",
+    "show the number of parameters, FLOPs, learning rate and differences from the paper",
     "nmt info configs/transformer_base.yaml",
     _add_flags,
     _run,

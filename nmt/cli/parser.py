@@ -12,7 +12,7 @@ from nmt.errors import InputError
 
 @dataclass(frozen=True)
 class Command:
-    """A command of `nmt`."""
+    """A subcommand of `nmt`."""
 
     name: str
     summary: str
@@ -24,7 +24,7 @@ class Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises InputError for wrong usage, and if --help cannot be printed."""
+    """An argument parser that raises InputError for wrong usage, or if help cannot be printed."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Writes the buffered help before exiting."""
@@ -36,7 +36,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    """Returns the parser. It sets `command`, `program` (as typed) and `flags`, see `flag_names`."""
+    """Returns the parser of the `nmt` command.
+
+    In addition to the arguments, a parsed command has the attributes `command`, `program` (the
+    command's name as typed) and `flags` (see `flag_names`).
+    """
     parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
@@ -66,7 +70,7 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
 
     Raises:
         InputError: wrong usage.
-        SystemExit: --help or --version was given and has been printed.
+        SystemExit: the output of --help or --version has been printed.
     """
     arguments, late = new_parser(commands).parse_known_args(argv)
     if not hasattr(arguments, "command"):
@@ -82,7 +86,7 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
 
 
 def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
-    """Raises InputError for unknown arguments, with a hint at what was meant."""
+    """Raises InputError for unknown arguments, if possible with a correction."""
     if hasattr(arguments, "overrides"):
         _refuse_setting_as_option(words)
     if hasattr(arguments, "input") and not words[0].startswith("-"):

@@ -26,7 +26,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def prepare_data(config: "Config", processes: int | None = None) -> None:
-    """Prepares the data of a configuration, for a fine-tuned model with that model's tokenizer."""
+    """Prepares the data of a configuration; fine-tuning uses the tokenizer of the initial model."""
     from nmt.data.prepare import prepare
 
     tokenizer = None

@@ -11,8 +11,8 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
     parser.add_argument("--output", type=Path, required=True, metavar="F.html", help="HTML file")
     parser.add_argument("--contrastive", type=Path, metavar="F",
-                        help="also compute the accuracy on contrastive pairs, as nmt evaluate "
-                             "does")  # fmt: skip
+                        help="also compute the accuracy on contrastive pairs in a file, as nmt "
+                             "evaluate does")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -26,7 +26,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "report",
-    "write an HTML page about a run, or compare several",
+    "write an HTML page about a run, or a comparison of several runs",
     "nmt report runs/multi30k --output report.html",
     _add_flags,
     _run,

@@ -11,8 +11,9 @@ from nmt.cli.terminal import print_result, say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--source", type=Path, required=True, metavar="F",
-                        help="text, plain or compressed")  # fmt: skip
-    parser.add_argument("--target", type=Path, required=True, metavar="F", help="its translation")
+                        help="source text, plain or compressed")  # fmt: skip
+    parser.add_argument("--target", type=Path, required=True, metavar="F",
+                        help="translation of the source, line by line")  # fmt: skip
     parser.add_argument("--tokens", action="store_true",
                         help="print each token and its log-probability, tab-separated")  # fmt: skip
     add_device(parser, precision="fp32")

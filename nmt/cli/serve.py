@@ -1,4 +1,4 @@
-"""`nmt serve`: serves translations over HTTP, and a web page."""
+"""`nmt serve`: serves translations over HTTP, with a web page."""
 
 import argparse
 import re
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmt.serving.model_process import Load
     from nmt.translator import Translator
 
-_CPU_PROCESSES = 2  # fewer on a single core; each process holds the model
+_CPU_PROCESSES = 2  # only one on a single core; each process holds the model
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _loads(arguments: argparse.Namespace) -> "list[Load]":
-    """Returns a function per process that loads the model, without torch for exported models."""
+    """Returns a function for each process that loads the model; exported models need no torch."""
     from nmt.processes import cores
     from nmt.runs.exported_model import is_exported
 
@@ -111,7 +111,7 @@ COMMAND = Command(
     "nmt serve runs/demo --port 8000",
     _add_flags,
     _run,
-    description="Serves LibreTranslate's API, an API of its own, and a web page for translating. "
-    "On SIGTERM the server answers the requests it has accepted, and ends. MODEL may be a "
-    "CTranslate2 directory written by nmt export, which is served without torch.",
+    description="Serves the API of LibreTranslate, an API of nmt, and a web page for translating. "
+    "On SIGTERM, the server answers the requests that it has accepted, and then exits. MODEL may "
+    "be a CTranslate2 directory written by nmt export, which is served without torch.",
 )

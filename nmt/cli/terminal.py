@@ -17,7 +17,7 @@ def say(text: str) -> None:
 
 
 def run_script(name: str, main: Callable[[], None]) -> None:
-    """Runs the script of a recipe; reports errors and exits as commands do."""
+    """Runs the script of a recipe; reports errors and exits as subcommands do."""
     try:
         main()
     except KeyboardInterrupt:
@@ -35,9 +35,9 @@ def run_script(name: str, main: Callable[[], None]) -> None:
 def must_not_be_torn_down() -> bool:
     """Returns whether this process is a rank of a distributed run that has failed.
 
-    The process groups and the GPU of such a process may wait for a lost rank forever, and the
-    interpreter would wait when it destroys them. After its last output the process must therefore
-    end by `os._exit`.
+    Operations of such a process on its process groups or GPU may wait for a lost rank forever. At a
+    normal exit, the interpreter would wait for them and hang. Therefore the process must call
+    `os._exit` after its last output.
     """
     distributed = sys.modules.get("torch.distributed")
     return bool(distributed and distributed.is_available() and distributed.is_initialized())
@@ -61,24 +61,24 @@ def print_result(text: object) -> None:
 
 
 def set_up_streams() -> None:
-    """Prepares the standard streams, which the caller may have closed or set up differently."""
+    """Prepares the standard streams, which the calling process may have closed."""
     _occupy_standard_descriptors()
     if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 in any locale; paths keep their bytes
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _occupy_standard_descriptors() -> None:
-    """Opens the standard descriptors that the caller has closed.
+    """Opens the standard descriptors that the calling process has closed.
 
-    Otherwise another file could get the number 2, and text that a library writes to standard error
-    could end up in a checkpoint.
+    Otherwise another file, such as a checkpoint, could get descriptor 2, and libraries would write
+    error messages to that file.
     """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
-    if sys.stderr is None:  # libraries write to it unchecked
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+    if sys.stderr is None:  # libraries write to it without checking
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
@@ -90,7 +90,7 @@ def flush_output() -> None:
 
 
 def forget_unwritable() -> None:
-    """Discards output that cannot be written; the interpreter would exit with status 120."""
+    """Discards output that cannot be written, so that the exit status does not become 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream:

@@ -1,4 +1,4 @@
-"""`nmt train`: trains a run, in one process or under torchrun."""
+"""`nmt train`: trains a model, in one process or under torchrun."""
 
 import argparse
 import os
@@ -33,7 +33,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _is_first(rank: str) -> bool:
-    """Returns whether this is the only process, or torchrun's rank 0."""
+    """Returns whether this is the only process, or rank 0 of torchrun."""
     return os.environ.get(rank, "0") == "0"
 
 

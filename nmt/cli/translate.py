@@ -16,16 +16,17 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="file to translate, plain or compressed (default: "
                              "standard input)")  # fmt: skip
     parser.add_argument("--output", type=Path, metavar="F",
-                        help="output file, compressed if named .gz, .bz2 or .xz; written only "
-                             "when complete (default: standard output)")  # fmt: skip
+                        help="output file, compressed if its name ends in .gz, .bz2 or .xz; "
+                             "created only when the translation is complete (default: standard "
+                             "output)")  # fmt: skip
     parser.add_argument("--format", choices=get_args(Format), default="text",
                         help=f"output format (default: text). {ABOUT_FORMATS}")  # fmt: skip
     parser.add_argument("--document", action="store_true",
-                        help="treat lines as paragraphs: translate them sentence by sentence and "
-                             "keep their indentation")  # fmt: skip
+                        help="treat each line as a paragraph, which is translated sentence by "
+                             "sentence and keeps its indentation")  # fmt: skip
     parser.add_argument("--shard", type=_shard, metavar="I/N",
-                        help="translate only part I of the N parts of the input, "
-                             "counted from 1; the N outputs, concatenated in order, "
+                        help="divide the input into N parts, and translate only part I "
+                             "(counted from 1); the N outputs, concatenated in order, "
                              "are the output for the whole input")  # fmt: skip
     parser.add_argument("--n-best", type=positive, metavar="N",
                         help="print N lines per sentence, each with an index, a "
@@ -33,37 +34,41 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                              "log-probability divided by the length penalty, or 0 "
                              "for an empty line (default: print only the best text)")  # fmt: skip
     parser.add_argument("--ensemble", type=Path, nargs="+", metavar="MODEL",
-                        help="further models with the same vocabulary; the probabilities of all "
+                        help="additional models with the same vocabulary; the probabilities of all "
                              "models are averaged at each step")  # fmt: skip
     parser.add_argument("--prefix", default="", metavar="TEXT",
-                        help="prefix of every translation, preferably whole words")  # fmt: skip
+                        help="text with which every translation must begin, preferably whole "
+                             "words")  # fmt: skip
     parser.add_argument("--prefix-file", type=Path, metavar="F",
-                        help="file with one prefix per input line, for its "
-                             "translation; a prefix may be empty")  # fmt: skip
+                        help="file with one prefix per input line, with which the "
+                             "translation of that line must begin; a prefix may be "
+                             "empty")  # fmt: skip
     parser.add_argument("--glossary", type=Path, metavar="F",
                         help="file with a source term, a tab and a target term on "
                              "each line; if an input line contains the source term, "
-                             "its translation contains the target term exactly as "
-                             "given; a warning names each line and term for which "
-                             "this was impossible")  # fmt: skip
+                             "the translation of that line contains the target term "
+                             "exactly as given; a warning names each line and term for "
+                             "which this was impossible")  # fmt: skip
     parser.add_argument("--no-repeat-ngram", type=positive, metavar="N",
                         help="prevent sequences of N tokens from occurring twice in "
                              "a translation")  # fmt: skip
     parser.add_argument("--alignment", type=Path, metavar="F",
-                        help="file for word alignments, one line per output line: "
-                             "0-0 1-2 links the first source word to the first "
-                             "target word, and the second to the third. Alignments "
-                             "are computed from cross-attention in the last decoder "
-                             "layer. With --format jsonl, the objects also contain "
-                             "them; F may be - to write no file")  # fmt: skip
+                        help="output file for word alignments, one line per output "
+                             "line; for example, 0-0 1-2 aligns the first source word "
+                             "with the first target word, and the second source word "
+                             "with the third target word. Alignments are computed from "
+                             "the cross-attention of the last decoder layer. With "
+                             "--format jsonl, the JSON objects also contain the "
+                             "alignments, and F may be - to write no file")  # fmt: skip
     parser.add_argument("--shortlist", action="store_true",
-                        help="compute only those tokens of the vocabulary that are "
-                             "likely for the sources, which can be faster on a CPU "
-                             "but changes some translations; needs data prepared "
-                             "with data.shortlist")  # fmt: skip
+                        help="choose among tokens that are likely for the sources "
+                             "instead of the whole vocabulary, which can be faster on "
+                             "a CPU but changes some translations; the model's data "
+                             "must have been prepared with data.shortlist")  # fmt: skip
     add_sampling(parser)
     parser.add_argument("--strict", action="store_true",
-                        help="stop at invalid UTF-8 (default: warn and replace it)")  # fmt: skip
+                        help="stop at invalid UTF-8 (default: replace it, with a "
+                             "warning)")  # fmt: skip
     add_decoding(parser)
 
 

@@ -1,4 +1,4 @@
-"""Defines all settings, and loads them from files and overrides."""
+"""Defines all settings, and loads configurations from files and overrides."""
 
 from nmt.config.comparing import differences, flatten
 from nmt.config.loading import load, load_resolved, place_of, read_merged, validate

@@ -6,10 +6,10 @@ from nmt.config.settings import Config
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Returns the dotted keys whose values differ, each with its two values.
+    """Returns the old and the new value of each setting that differs, by dotted key.
 
-    For `training.compile`, auto counts as equal to both true and false, because the run decides
-    what auto means.
+    For `training.compile`, auto counts as equal to both true and false, because its meaning depends
+    on the machine.
     """
     flat_old, flat_new = flatten(old.model_dump()), flatten(new.model_dump())
     keys = list(dict.fromkeys([*flat_old, *flat_new]))
@@ -22,7 +22,7 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns nested settings as a flat mapping from dotted keys."""
+    """Returns nested settings as a flat mapping from dotted keys to values."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, dict):

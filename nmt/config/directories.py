@@ -11,9 +11,9 @@ def misplaced(data: str, run: str, origin: str | None) -> str | None:
     """Returns the problem if a command would replace a configured directory, or None.
 
     Args:
-        data: `data.directory`.
-        run: `training.run_directory`.
-        origin: `training.initialize_from`.
+        data: the value of `data.directory`.
+        run: the value of `training.run_directory`.
+        origin: the value of `training.initialize_from`.
     """
     if os.path.realpath(data) == os.path.realpath(run):
         return f"data.directory and training.run_directory are both {data}"
@@ -32,7 +32,10 @@ def misplaced(data: str, run: str, origin: str | None) -> str | None:
 
 
 def _first_name(directory: str, path: str) -> str:
-    """Returns the entry of `directory` that contains `path` once links are resolved, or ""."""
+    """Returns the name of the entry of `directory` that is or contains `path`, or "".
+
+    Symbolic links are resolved first.
+    """
     below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
     first = "".join(Path(below).parts[:1])
     return "" if first == os.pardir else first

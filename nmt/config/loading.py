@@ -1,9 +1,9 @@
 """Loads a configuration from a file, its `base:`, overrides, and the model to fine-tune.
 
-The key `base:` of a file gives the path, relative to the file's folder, of a second file whose
-settings the first file extends and overrides. Overrides of the form `section.key=value` are applied
-last. For fine-tuning, keys of `model` and `tokenizer` that are not set take their values from the
-model to fine-tune. All problems are reported at once.
+The key `base:` of a file is the path of a second file, relative to the folder of the first file.
+The settings in the first file are added to those in the second file, and override them. Overrides
+of the form `section.key=value` are applied last. For fine-tuning, keys of `model` and `tokenizer`
+that are not set take their values from the model to fine-tune. All problems are reported at once.
 """
 
 import os
@@ -25,11 +25,11 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
     """Loads the configuration in a file, with its `base:` and the overrides applied.
 
     If `training.initialize_from` names a model, keys of `model` and `tokenizer` that are not set
-    take their values from that model. Settings that its weights determine must have that model's
-    values.
+    take their values from that model. Settings that determine the shapes or the meaning of weights,
+    such as `model.d_model`, must have the same values as in that model.
 
     Args:
-        path: a YAML file.
+        path: path of a YAML file.
         overrides: strings of the form `dotted.key=value`, with the value in YAML.
         origin: the source of the overrides, for messages.
 
@@ -64,7 +64,8 @@ def place_of(key: KeyPath, path: Path, overrides: Sequence[str] = (), origin: st
     """Returns the file and line in which a setting was set, or `origin` if an override set it.
 
     Args:
-        path, overrides, origin: the arguments with which `load` succeeded.
+        path, overrides, origin: the same arguments as in an earlier call of `load`, which must have
+            succeeded.
     """
     content, origins = _read_with_base(path, seen=())
     for override in overrides:
@@ -73,7 +74,7 @@ def place_of(key: KeyPath, path: Path, overrides: Sequence[str] = (), origin: st
 
 
 def read_merged(path: Path) -> dict[str, Any]:
-    """Returns the merged settings of a file and its `base:`, unchecked; raises InputError."""
+    """Returns the merged settings of a file and its `base:`, without validating them."""
     return _read_with_base(path, seen=())[0]
 
 
@@ -88,13 +89,12 @@ def load_resolved(path: Path) -> Config:
 def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> Config | None:
     """Returns the configuration of the model that `training.initialize_from` names.
 
-    If the model is missing, returns the configuration in the run directory: a run that was
-    fine-tuned from the model has the same `model` and `tokenizer`, and may exist longer than the
-    model.
+    If that model no longer exists, returns the configuration in the run directory, because a run
+    that was fine-tuned from the model has the same settings in `model` and `tokenizer`.
 
     Returns:
-        None if no model is named, or if no configuration is found but `model` and `tokenizer` are
-        both set.
+        The configuration, or None if no model is named, or if no configuration is found but `model`
+        and `tokenizer` are both set.
 
     Raises:
         InputError: no configuration is found, and `model` or `tokenizer` is not set.
@@ -141,7 +141,16 @@ def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) ->
 
 
 def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
-    """Checks a parsed configuration; `origins` maps each key to its file and line."""
+    """Validates a parsed configuration.
+
+    Args:
+        content: the parsed YAML, with `base:` merged and overrides applied.
+        origins: maps each key to its file and line, for messages.
+        name: name of the configuration in messages about other keys.
+
+    Raises:
+        InputError: the configuration is not valid. The message has one line per problem.
+    """
     try:
         return Config.model_validate(content)
     except ValidationError as error:

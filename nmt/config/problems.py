@@ -1,4 +1,4 @@
-"""Describes the problems of a configuration: one line per problem, with file, line and key."""
+"""Describes the problems of a configuration in one line per problem, with file, line and key."""
 
 import difflib
 import json
@@ -14,12 +14,12 @@ from nmt.config.strict_yaml import KeyPath
 
 
 def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str) -> list[str]:
-    """Returns a message per problem that pydantic found; only the most specific one per corpus.
+    """Returns a message for each problem that pydantic found, but only one message per corpus.
 
     Args:
         origins: the file and line in which each key is set.
-        name: the configuration's name, which messages use for keys that are neither in a file nor
-            in an override.
+        name: name of the configuration, for messages about keys that are neither in a file nor in
+            an override.
     """
     chosen: dict[KeyPath | int, ErrorDetails] = {}
     for number, problem in enumerate(error.errors()):
@@ -27,7 +27,8 @@ def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str)
             continue  # pydantic also reports a list as too short if all its entries are wrong
         loc = problem["loc"]
         place = loc[:3] if len(loc) > 2 and isinstance(loc[2], int) else number
-        is_unknown = problem["type"] == "extra_forbidden"  # a misspelled key also counts as missing
+        # A misspelled key of a corpus is also reported as missing.
+        is_unknown = problem["type"] == "extra_forbidden"
         if place not in chosen or (is_unknown and chosen[place]["type"] != "extra_forbidden"):
             chosen[place] = problem
     return list(dict.fromkeys(_describe(problem, origins, name) for problem in chosen.values()))
@@ -73,7 +74,7 @@ def _sections_with(key: str) -> list[str]:
 
 
 def _nearest(path: KeyPath, known: list[str]) -> list[str]:
-    """Returns a list with the known key most similar to the last key of `path`, or []."""
+    """Returns a list with the known key that is most similar to the last key of `path`, or []."""
     last = str(path[-1])
     if near := difflib.get_close_matches(last, known, n=1, cutoff=0.5):
         has_section = len(path) > 1 and all(isinstance(part, str) for part in path)
@@ -87,10 +88,10 @@ def _nearest(path: KeyPath, known: list[str]) -> list[str]:
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
-    """Converts pydantic's location of a problem to the key as written and its section.
+    """Converts pydantic's location of a problem to the key in the configuration and its section.
 
-    Besides keys, a location contains the kind of a corpus, before the keys of the corpus, and the
-    member of a union whose validation failed.
+    In addition to keys, a location contains the kind of a corpus, before the keys of the corpus,
+    and the member of a union whose validation failed.
     """
     path: KeyPath = ()
     section: type[Section] | None = None
@@ -107,7 +108,7 @@ def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
 
 
 def allowed(section: type[Section], key: str) -> str:
-    """Describes a setting's permitted values, such as "a whole number from 1 to 1,000 or auto"."""
+    """Returns the permitted values of a setting, such as "a whole number from 1 to 10 or auto"."""
     return _allowed(section.model_json_schema()["properties"][key])
 
 

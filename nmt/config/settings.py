@@ -1,9 +1,9 @@
-"""Defines every setting with its meaning, unit, range and default, in the order of a file.
+"""Defines every setting: its meaning, unit, range and default.
 
-`BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints its values. Relative
-paths are relative to the current directory, so that the same configuration works in several
-checkouts. Paths are stored as written, so that a run can be resumed after the directory tree with
-all its files was moved.
+The order is that of a configuration file. `BASE` contains the settings of the paper's base model
+(Vaswani et al., 2017), which `nmt config` prints. Relative paths are resolved against the current
+directory, so that the same configuration works in several checkouts. Paths are stored as written,
+so that a run can be resumed after the directory tree with all its files has been moved.
 """
 
 import re
@@ -25,7 +25,7 @@ from nmt.config.strict_yaml import dump
 from nmt.paper import BASE
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
-# A model's configuration may come from an untrusted source, so its values must be bounded.
+# The configuration of a model may come from an untrusted source, so its values must be bounded.
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Width = Annotated[int, Field(ge=1, le=100_000)]
 Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
@@ -39,9 +39,9 @@ MicroBatches = Annotated[
 ]  # even empty micro-batches cost memory and time
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
-Measure = Literal["bleu", "chrf", "nll"]  # what validations are compared by
-# Printable ASCII without spaces, which normalization keeps; punctuation at both ends, so that no
-# word is mistaken for a symbol.
+Measure = Literal["bleu", "chrf", "nll"]  # by which validations are compared
+# A symbol consists of printable ASCII characters without spaces, which normalization does not
+# change. It begins and ends with punctuation, so that no word is mistaken for a symbol.
 _SYMBOL = re.compile(r"[!-/:-@\[-`{-~][!-~]{1,14}[!-/:-@\[-`{-~]")
 _MAX_SYMBOLS = 1000
 _RESERVED = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
@@ -58,7 +58,7 @@ def _symbols_fault(symbols: Sequence[str]) -> str | None:
                 "spaces, with punctuation at both ends, such as <2de>"
             )
         if _RESERVED.fullmatch(symbol):
-            return f"{symbol} is a token of every vocabulary"
+            return f"{symbol} is already a token of every vocabulary"
         if symbol in symbols[:number]:
             return f"{symbol} is listed twice"
     return None
@@ -70,7 +70,7 @@ def _paper(key: str, meaning: str) -> Any:
 
 
 class Section(BaseModel):
-    """The settings below one key: immutable and strictly typed; unknown keys are refused."""
+    """The settings below one key. A section is immutable and strict about types and keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -82,25 +82,25 @@ class Section(BaseModel):
         return inner if isinstance(inner, type) and issubclass(inner, Section) else None
 
 
-_SOURCE_NAME = "name of the source column; a dot reaches into a struct: translation.en"
+_SOURCE_NAME = "name of the source column, or of a field in a struct, such as translation.en"
 _TARGET_NAME = "name of the target column"
 _LOSS_WEIGHT: Any = Field(
     default=None,
-    description="column with a loss weight for each pair, a finite number >= 0: the loss of its "
-    "target tokens is multiplied by it. Without it every weight is 1. (weight is how often a pair "
-    "occurs)",
+    description="column with a loss weight for each pair: a finite number >= 0, by which the loss "
+    "of the pair's target tokens is multiplied. Without this setting, all loss weights are 1. "
+    "(The setting weight, in contrast, is how often a pair occurs)",
 )
 _WEIGHT: Any = Field(default=1.0, description="how often each pair occurs in an epoch")
 _PREFIX: Any = Field(
     default=None,
-    description="one or more of tokenizer.symbols, separated by spaces, that are put before each "
-    "source: <BT> for back-translated text, <2de> for a translation direction. Cleaning rules and "
-    "language checks ignore the prefix",
+    description="one or more of tokenizer.symbols, separated by spaces, that are prepended to each "
+    "source, such as <BT> for back-translated text or <2de> for a translation direction. Cleaning "
+    "rules and language checks ignore the prefix",
 )
 
 
 class Corpus(Section):
-    """An entry of data.train, data.validation or data.test; each kind of corpus is a subclass."""
+    """An entry in data.train, data.validation or data.test; each kind of corpus is a subclass."""
 
     if TYPE_CHECKING:  # the last fields of every kind
         weight: Weight
@@ -118,9 +118,9 @@ class Corpus(Section):
 
 
 class Hub(Corpus):
-    """A dataset of the Hugging Face hub, or a local directory in the hub's layout."""
+    """A dataset on the Hugging Face hub, or in a local directory with the same layout."""
 
-    hub: Word = Field(description="name of the dataset, such as wmt/wmt14, or a directory")
+    hub: Word = Field(description="name of the dataset, such as wmt/wmt14, or a local directory")
     name: Word | None = Field(
         default=None, description="configuration of the dataset, such as de-en"
     )
@@ -136,21 +136,21 @@ class Hub(Corpus):
 
 
 class TextFiles(Section):
-    """Two text files, aligned line by line."""
+    """Two text files that are aligned line by line."""
 
-    source: Word = Field(description="source file, one sentence per line, plain or .gz")
-    target: Word = Field(description="target file, with as many lines")
+    source: Word = Field(description="source file, one sentence per line, plain or compressed")
+    target: Word = Field(description="target file; line i is the translation of line i")
 
 
 class TsvFile(Section):
-    """A file of tab-separated columns."""
+    """A file with tab-separated columns."""
 
-    path: Word = Field(description="path of the file, plain or .gz")
+    path: Word = Field(description="path of the file, plain or compressed")
     source_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        default=0, description="source column, counted from 0"
+        default=0, description="number of the source column, counted from 0"
     )
     target_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        default=1, description="target column, counted from 0"
+        default=1, description="number of the target column, counted from 0"
     )
     loss_weight_column: Annotated[int, Field(ge=0, le=10_000)] | None = _LOSS_WEIGHT
 
@@ -168,13 +168,13 @@ class DemoPairs(Section):
     """Sentence pairs of the demo language."""
 
     pairs: Positive = Field(description="number of sentence pairs")
-    seed: Seed = Field(default=1, description="random seed; another gives other sentences")
+    seed: Seed = Field(default=1, description="random seed; another seed gives other sentences")
 
 
 def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
-    """Returns a corpus class with `settings` under its key, followed by the common fields.
+    """Returns the class of a kind of corpus: a field named `key`, and the fields of every kind.
 
-    Assign the class to a variable with the class's own name (Tsv for tsv), as pickling requires.
+    For pickling, the class must be assigned to a variable with its own name (Tsv for tsv).
     """
     fields: Any = {
         key: (settings, Field(description=about)),
@@ -185,11 +185,11 @@ def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
     return create_model(name, __base__=Corpus, __doc__=about, __module__=__name__, **fields)
 
 
-Text = _kind("text", TextFiles, "Two text files with equal numbers of lines: plain, gzip, bz2, xz.")
-Tsv = _kind("tsv", TsvFile, "Tab-separated columns, counted from 0, plain or compressed like text.")
-Parquet = _kind("parquet", ColumnsFile, "One Parquet file with named columns.")
+Text = _kind("text", TextFiles, "Two text files, plain or compressed with gzip, bzip2 or xz.")
+Tsv = _kind("tsv", TsvFile, "A file with tab-separated columns, plain or compressed like text.")
+Parquet = _kind("parquet", ColumnsFile, "A Parquet file with named columns.")
 Jsonl = _kind("jsonl", ColumnsFile, "One JSON object per line, plain or compressed like text.")
-Demo = _kind("demo", DemoPairs, "Sentences from the embedded English-German grammar.")
+Demo = _kind("demo", DemoPairs, "Sentence pairs from the built-in English-German grammar.")
 
 CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
 
@@ -213,19 +213,21 @@ class Data(Section):
     """The settings for the languages, the corpora and the cleaning."""
 
     directory: Word = Field(description="directory of the prepared data")
-    source_language: Word = Field(description="language to translate from, a code such as en")
-    target_language: Word = Field(description="language to translate into, a code such as de")
+    source_language: Word = Field(description="code of the language to translate from, such as en")
+    target_language: Word = Field(description="code of the language to translate into, such as de")
     max_length: Annotated[int, Field(ge=2, le=100_000)] = Field(
         default=256,
-        description="maximum tokens per side, with EOS; longer pairs are dropped from training",
+        description="maximum number of tokens per side, including EOS; longer pairs are dropped "
+        "from the training data",
     )
     train: Annotated[Corpora, Field(min_length=1)] = Field(description="corpora to train on")
     validation: Corpora = Field(default=(), description="corpora for validation during training")
-    test: Corpora = Field(default=(), description="the default test set of nmt evaluate")
+    test: Corpora = Field(default=(), description="corpora of the default test set of nmt evaluate")
     shortlist: bool = Field(
         default=False,
-        description="also prepare a lexical shortlist: the tokens that a sentence may be "
-        "translated into. It makes nmt translate faster on a CPU",
+        description="also learn a lexical shortlist: the target tokens that each source token may "
+        "be translated into. With nmt translate --shortlist, it can make translation faster on a "
+        "CPU",
     )
 
 
@@ -234,20 +236,20 @@ class Tokenizer(Section):
 
     vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = _paper(
         "tokenizer.vocabulary_size",
-        "number of tokens: 256 bytes, 4 special tokens, subwords of both languages",
+        "number of tokens: 4 special tokens, symbols, 256 bytes, and subwords of both languages",
     )
     symbols: Annotated[tuple[Word, ...], Field(strict=False)] = Field(
         default=(),
-        description="at most 1,000 tokens of your own, such as <2de> or <BT>: 3 to 16 printable "
-        "ASCII characters without spaces, with punctuation at both ends. In text, a symbol is "
-        "always one token; it counts in vocabulary_size. A symbol that occurs in no training "
-        "target never occurs in a translation",
+        description="at most 1,000 tokens of your own, such as <2de> or <BT>. A symbol consists of "
+        "3 to 16 printable ASCII characters without spaces, with punctuation at both ends. In "
+        "text, it is always a single token; vocabulary_size includes the symbols. A symbol that "
+        "does not occur in the training targets never occurs in a translation",
     )
     model: Word | None = Field(
         default=None,
         description="an existing SentencePiece model, BPE or unigram, to use instead of training "
-        "one. Its normalization is kept; pieces for padding, BOS and EOS are added if it has none. "
-        "vocabulary_size is the number of its pieces then",
+        "one. Its normalization is kept; pieces for padding, BOS and EOS are added if they are "
+        "missing. vocabulary_size must be the resulting number of pieces",
     )
 
     @model_validator(mode="after")
@@ -260,20 +262,26 @@ class Tokenizer(Section):
 
 
 class Model(Section):
-    """The Transformer's sizes, named as in Table 3 (Vaswani et al., 2017)."""
+    """The architecture of the Transformer, named as in Table 3 (Vaswani et al., 2017)."""
 
-    encoder_layers: Layers = _paper("model.encoder_layers", "N, layers of the encoder")
-    decoder_layers: Layers = _paper("model.decoder_layers", "N, layers of the decoder")
-    d_model: Width = _paper("model.d_model", "width of the embeddings and of every layer, even")
+    encoder_layers: Layers = _paper("model.encoder_layers", "number of encoder layers, N")
+    decoder_layers: Layers = _paper("model.decoder_layers", "number of decoder layers, N")
+    d_model: Width = _paper(
+        "model.d_model", "width of the embeddings and of every layer; must be even"
+    )
     d_ff: Width = _paper("model.d_ff", "inner width of the feed-forward networks")
-    heads: Annotated[int, Field(ge=1, le=1000)] = _paper("model.heads", "attention heads, h")
-    d_k: Width = _paper("model.d_k", "width of a head's queries and keys")
-    d_v: Width = _paper("model.d_v", "width of a head's values")
+    heads: Annotated[int, Field(ge=1, le=1000)] = _paper(
+        "model.heads", "number of attention heads, h"
+    )
+    d_k: Width = _paper("model.d_k", "width of the queries and keys of each head")
+    d_v: Width = _paper("model.d_v", "width of the values of each head")
     dropout: Probability = _paper(
-        "model.dropout", "P_drop, on outputs of sub-layers and sums of embeddings (§5.4)"
+        "model.dropout",
+        "P_drop, dropout on the outputs of sub-layers, and on the sums of embeddings and "
+        "positional encodings (§5.4)",
     )
     attention_dropout: Probability = _paper(
-        "model.attention_dropout", "dropout on attention weights; not in the paper"
+        "model.attention_dropout", "dropout on the attention weights; not in the paper"
     )
     activation_dropout: Probability = _paper(
         "model.activation_dropout",
@@ -281,27 +289,30 @@ class Model(Section):
     )
     positions: Literal["sinusoidal", "learned", "rotary"] = _paper(
         "model.positions",
-        "positional encoding: sinusoidal or learned (§3.5), added to embeddings; rotary: queries "
-        "and keys of self-attention are rotated (Su et al., 2021)",
+        "positional encoding. sinusoidal and learned (§3.5): added to the embeddings; rotary: the "
+        "queries and keys of self-attention are rotated (Su et al., 2021)",
     )
     norm: Literal["post", "pre"] = _paper(
-        "model.norm", "post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))"
+        "model.norm",
+        "position of the normalization. post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + "
+        "Sublayer(LayerNorm(x))",
     )
     feed_forward: Literal["relu", "swiglu"] = Field(
         default="relu",
-        description="activation of the feed-forward networks: ReLU (§3.3), or SwiGLU (Shazeer, "
-        "2020), which has three matrices instead of two and therefore as many weights with 2/3 of "
-        "d_ff",
+        description="activation of the feed-forward networks: ReLU (§3.3) or SwiGLU (Shazeer, "
+        "2020). SwiGLU has three weight matrices instead of two; with 2/3 of d_ff, it has as many "
+        "weights as ReLU",
     )
     norm_type: Literal["layer", "rms"] = Field(
         default="layer",
-        description="layer: LayerNorm (§3.1); rms: RMSNorm (Zhang & Sennrich, 2019)",
+        description="type of normalization. layer: LayerNorm (§3.1); rms: RMSNorm (Zhang & "
+        "Sennrich, 2019)",
     )
     attention_window: Positive | None = _paper(
         "model.attention_window",
-        "restricts self-attention (not cross-attention) to a neighborhood of size r around each "
-        "position (§4): each token can attend to itself and r // 2 tokens on either side, in the "
-        "decoder only to those before it. The paper's models do not use it",
+        "size r of the neighborhood to which self-attention is restricted (§4). Each token can "
+        "attend to itself and r // 2 tokens on each side, in the decoder only to preceding tokens. "
+        "Cross-attention is not restricted. The paper's models do not use this setting",
     )
 
     @model_validator(mode="after")
@@ -315,7 +326,7 @@ class Model(Section):
         return self
 
 
-# of a run that resumes; anything else is refused
+# The settings that may change when a run is resumed; nmt train refuses all other changes.
 MAY_CHANGE = frozenset(
     {
         "training.run_directory",  # a run may be moved
@@ -339,95 +350,111 @@ MAY_CHANGE = frozenset(
 class Training(Section):
     """The settings for training (§5), and for the checkpoints that are kept."""
 
-    run_directory: Word = Field(description="directory of the checkpoints, the log and the model")
-    max_steps: Positive = _paper("training.max_steps", "total optimizer steps")
+    run_directory: Word = Field(description="directory for the checkpoints, the log and the model")
+    max_steps: Positive = _paper("training.max_steps", "total number of optimizer steps")
     max_hours: Hours | None = Field(
         default=None,
-        description="hours of training, over all resumptions, after which a run ends as it does at "
-        "max_steps; with a higher number it trains on",
+        description="hours of training, including those before a run was resumed, after which the "
+        "run ends as it does at max_steps. A run that has ended can be resumed with a higher value",
     )
     batch_tokens: Positive = _paper(
-        "training.batch_tokens", "maximum tokens per step and side, over all ranks"
+        "training.batch_tokens",
+        "maximum number of tokens per step on each side, summed over all ranks",
     )
     micro_batches: MicroBatches | Literal["auto"] = Field(
-        default="auto", description="micro-batches that a step is divided into; auto: one per rank"
+        default="auto",
+        description="number of micro-batches per step, summed over all ranks; auto: one per rank",
     )
     warmup_steps: Positive = _paper(
         "training.warmup_steps",
-        "steps over which the learning rate rises (Eq. 3); without decay_after they also determine "
-        "its peak",
+        "number of steps in which the learning rate rises (Eq. 3); without decay_after, it also "
+        "determines the peak of the learning rate",
     )
     decay_after: Positive | None = Field(
         default=None,
-        description="step until which the learning rate stays at its peak, at least warmup_steps. "
-        "Then the rate falls as in Eq. 3, in which this step replaces warmup_steps: with this "
-        "setting, the length of the warm-up does not change the peak or the later rates",
+        description="step until which the learning rate stays at its peak; at least warmup_steps. "
+        "After this step, the rate falls as in Eq. 3, with this step in place of warmup_steps. "
+        "With this setting, warmup_steps affects neither the peak nor the later rates",
     )
     learning_rate_factor: Scale = _paper(
-        "training.learning_rate_factor", "factor on the learning rate of Eq. 3; 1: the paper"
+        "training.learning_rate_factor",
+        "factor by which the learning rate of Eq. 3 is multiplied; 1 in the paper",
     )
     optimizer: Literal["adam", "lion", "muon"] = Field(
         default="adam",
         description="adam (§5.3); lion (Chen et al., 2023), which needs a third to a tenth of "
-        "Adam's learning rate; muon (Jordan et al., 2024) for the weights of the layers' matrix "
-        "products and Adam for all other parameters, with one learning rate",
+        "Adam's learning rate; or muon (Jordan et al., 2024), which updates the weight matrices of "
+        "the layers, while Adam updates all other parameters with the same learning rate",
     )
     label_smoothing: Probability = _paper(
         "training.label_smoothing",
         "probability mass that is spread evenly over the vocabulary (§5.4)",
     )
     gradient_clip: Scale | None = _paper(
-        "training.gradient_clip", "maximum norm of a step's gradient; not in the paper"
+        "training.gradient_clip",
+        "maximum norm to which the gradient of each step is clipped; not in the paper",
     )
     precision: Literal["fp32", "bf16"] = _paper(
         "training.precision",
-        "number type of matrix products, on a CPU also of residual sums; weights are always fp32",
+        "number type of matrix multiplications and, on a CPU, of residual sums; the weights are "
+        "always fp32",
     )
-    seed: Seed = Field(default=1, description="determines initial weights, batches and dropout")
+    seed: Seed = Field(
+        default=1, description="random seed for the initial weights, the batches and dropout"
+    )
     deterministic: bool = Field(
         default=False,
         description="use only deterministic operations, which may be slower",
     )
     compile: bool | Literal["auto"] = Field(
         default="auto",
-        description="compile the layers (torch.compile) and pack micro-batches into rows of one "
-        "shape; auto: only on a GPU",
+        description="compile the layers with torch.compile, and pack micro-batches into tensors of "
+        "one shape; auto: only on a GPU",
     )
-    checkpoint_every: Positive = _paper("training.checkpoint_every", "steps between checkpoints")
+    checkpoint_every: Positive = _paper(
+        "training.checkpoint_every", "number of steps between checkpoints"
+    )
     keep_checkpoints: Positive = Field(
         default=10,
-        description="newest checkpoints to keep; the best by validation is kept, too",
+        description="number of newest checkpoints to keep; the checkpoint with the best validation "
+        "is also kept",
     )
     average_last: Positive = _paper(
-        "training.average_last", "last checkpoints, whose mean is the finished model"
+        "training.average_last", "number of last checkpoints to average for the finished model"
     )
-    validate_every: Positive = Field(default=1500, description="steps between validations")
-    log_every: Positive = Field(default=100, description="steps between log lines")
+    validate_every: Positive = Field(
+        default=1500, description="number of steps between validations"
+    )
+    log_every: Positive = Field(default=100, description="number of steps between log lines")
     early_stopping: Positive | None = Field(
         default=None,
-        description="stop after this many validations in a row without a new best, by best_by",
+        description="number of consecutive validations without a new best result (by best_by) "
+        "after which training stops",
     )
     best_by: Measure = Field(
         default="bleu",
-        description="measure of the best validation: highest bleu, highest chrf or lowest nll "
-        "(nats per target token)",
+        description="measure by which validations are compared; the best validation has the "
+        "highest bleu, the highest chrf or the lowest nll (in nats per target token)",
     )
     ema_decay: Decay | None = Field(
         default=None,
-        description="decay of an exponential moving average of the weights, which every checkpoint "
-        "contains beside the weights: e <- decay * e + (1 - decay) * weights after each step",
+        description="decay of an exponential moving average e of the weights, which is updated "
+        "after each step: e <- decay * e + (1 - decay) * weights. Every checkpoint contains the "
+        "average in addition to the weights",
     )
     finished_model: Literal["better", "average", "ema"] = Field(
         default="better",
-        description="average: the mean of the last average_last checkpoints (§6.1); better: that "
-        "mean or the best checkpoint, whichever has the better validation by best_by; without "
-        "data.validation the mean; ema: the moving average of ema_decay at the last step",
+        description="weights of the finished model. average: the mean of the last average_last "
+        "checkpoints (§6.1); better: that mean or the best checkpoint, whichever has the better "
+        "validation by best_by (without data.validation, the mean); ema: the moving average after "
+        "the last step (see ema_decay)",
     )
     initialize_from: Word | None = Field(
-        default=None, description="model, checkpoint or run directory to fine-tune"
+        default=None,
+        description="directory of the model, checkpoint or run to fine-tune",
     )
     process_group_timeout_s: Positive = Field(
-        default=600, description="seconds after which a hanging rank ends the job"
+        default=600, description="seconds after which the job ends if a rank hangs"
     )
 
     @model_validator(mode="after")
@@ -456,26 +483,28 @@ class Training(Section):
 
 
 class Decoding(Section):
-    """Beam search (§6.1)."""
+    """The settings for beam search (§6.1)."""
 
     beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = _paper(
         "decoding.beam", "beam size (§6.1); 1 is greedy search"
     )
     length_penalty: Annotated[float, Field(ge=0, le=100)] = _paper(
-        "decoding.length_penalty", "alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)"
+        "decoding.length_penalty",
+        "alpha: the log-probability of n tokens is divided by ((5 + n) / 6)^alpha (§6.1)",
     )
     max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = _paper(
-        "decoding.max_extra_length", "tokens by which a target may exceed its source (§6.1)"
+        "decoding.max_extra_length",
+        "number of tokens by which a translation may be longer than its source (§6.1)",
     )
 
 
 class Config(Section):
-    """A whole configuration."""
+    """A complete configuration."""
 
     data: Data = Field(description="the corpora and the data prepared from them")
     tokenizer: Tokenizer = Field(default=Tokenizer(), description="the shared BPE vocabulary")
-    model: Model = Field(default=Model(), description="the sizes of the Transformer")
-    training: Training = Field(description="how the model is trained, and what is kept")
+    model: Model = Field(default=Model(), description="the architecture of the model")
+    training: Training = Field(description="how the model is trained, and what is saved")
     decoding: Decoding = Field(default=Decoding(), description="beam search")
 
     @model_validator(mode="after")
@@ -516,5 +545,5 @@ class Config(Section):
         return self
 
     def to_yaml(self) -> str:
-        """Returns the resolved configuration as YAML, with every setting."""
+        """Returns the resolved configuration as YAML, with all settings that are not null."""
         return dump(self.model_dump(mode="json", exclude_none=True))

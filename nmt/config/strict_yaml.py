@@ -1,8 +1,8 @@
-"""Reads and writes the YAML of configuration files: safe, with YAML 1.2 scalars and unique keys.
+"""Reads and writes configuration files in a strict subset of YAML.
 
-YAML 1.1, which PyYAML follows, reads `no` as False and `1e-9` as a string. Here only `true` and
-`false` are booleans, and floats follow the YAML 1.2 core schema. Anchors, aliases and tags are
-refused.
+In YAML 1.1, which PyYAML implements, `no` is a boolean and `1e-9` is a string. In configuration
+files, only `true` and `false` are booleans, and floats follow the YAML 1.2 core schema. Duplicate
+keys, anchors, aliases and tags are refused.
 """
 
 import re
@@ -23,7 +23,7 @@ _FLOAT = rf"{_NUMBER}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the scalar types of the YAML 1.2 core schema, without anchors and tags."""
+    """A SafeLoader with the scalar types of the YAML 1.2 core schema; refuses anchors and tags."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()
@@ -37,7 +37,7 @@ class _Loader(yaml.SafeLoader):
 
 
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = {  # type, and the characters with which its scalars may begin
+_SCALARS = {  # for each type: the pattern of its scalars, and their possible first characters
     "null": (re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
     "bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
     "int": (re.compile(r"^(?:[-+]?[0-9]+)$"), list("-+0123456789")),
@@ -53,7 +53,7 @@ def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
 
 
 def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
-    """Reads 1e5 as an integer, because all numeric settings accept it; 100000.0 is a float."""
+    """Reads 1e5 as an integer, which all numeric settings accept, and 100000.0 as a float."""
     value = float(loader.construct_yaml_float(node))
     is_count = "e" in str(node.value).lower() and value.is_integer() and abs(value) < 2**53
     return int(value) if is_count else value
@@ -68,7 +68,7 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
 
     Args:
         text: a single YAML document.
-        name: the text's name in messages, such as a file name.
+        name: name of the text in messages, such as a file name.
 
     Returns:
         The value (None for an empty text), and a map from key path to line number (from 1).
@@ -101,14 +101,14 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper that quotes strings which `parse` would read as another type."""
+    """A SafeDumper that quotes strings that `parse` would otherwise read as another type."""
 
 
 _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 def dump(content: Any) -> str:
-    """Returns YAML that `parse` reads back as the same value, with keys in their order."""
+    """Returns YAML that `parse` reads as the same value; the order of keys is kept."""
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
@@ -121,10 +121,10 @@ def inline(value: Any) -> str:
 
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
-    """Parses a file. Also raises InputError if the file is missing, too large or not UTF-8."""
+    """Parses a file as `parse` does; raises InputError if it is missing, too large or not UTF-8."""
     try:
         data = small_file(path, MAX_BYTES)
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL or surrogate in path
         raise InputError(f"{path} does not exist. Check the path.") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a directory. Specify a YAML file.") from None
@@ -139,7 +139,7 @@ def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
 def _collect_lines(
     node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str, problems: list[str]
 ) -> None:
-    """Fills `lines`, and adds duplicate keys to `problems`; other problems raise InputError."""
+    """Adds the line of each key to `lines`, and a message for each duplicate key to `problems`."""
     lines[at] = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):

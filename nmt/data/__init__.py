@@ -1,1 +1,1 @@
-"""Turns parallel text into batches: corpora, cleaning, tokenizer, shards, plan and layout."""
+"""Reads, cleans and tokenizes parallel text, and turns it into training batches."""

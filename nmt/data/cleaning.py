@@ -1,8 +1,8 @@
 """Normalizes text, and defines the rules by which training pairs are dropped.
 
-`normalize` is applied to everything that a model reads or writes. The rules apply to training pairs
-only. The pairs that each rule drops are counted, so that nothing is dropped silently. The rules
-drop pairs that cannot be translations, not pairs that are merely unusual.
+`normalize` is applied to everything that a model reads or writes. The rules apply only to training
+pairs. The pairs that each rule drops are counted, so that nothing is dropped silently. No pair is
+dropped merely because it is unusual.
 """
 
 import hashlib
@@ -23,33 +23,34 @@ COPY = "copy of source"
 LEAKED = "also in validation or test"
 DUPLICATE = "duplicate pair"
 TOO_MANY_TOKENS = "longer than max_length tokens"
-RULES = (EMPTY, TOO_LONG, RATIO, COPY, LEAKED, DUPLICATE, TOO_MANY_TOKENS)  # in order of use
+RULES = (EMPTY, TOO_LONG, RATIO, COPY, LEAKED, DUPLICATE, TOO_MANY_TOKENS)  # in this order
 
 MAX_WORDS = 1000
 MAX_CHARACTERS = 5000
 # Maximum ratio of the two sides' lengths in characters, after 10 is added to both lengths so that
-# "Ja." and "Yes, of course." pass. Of 320,000 English-German pairs from news, parliament, talks,
-# captions and Wikipedia, this rule drops 0.004% (at most 0.12% of any corpus), and the dropped
-# pairs are misaligned.
+# the pair "Ja." and "Yes, of course." passes. Of 320,000 English-German pairs from news,
+# parliamentary debates, talks, captions and Wikipedia, this rule drops 0.004% (at most 0.12% of any
+# corpus). The dropped pairs are misaligned.
 MAX_RATIO = 4.0
 RATIO_MARGIN = 10
-_LEAK_WORDS = 4  # shorter sentences ("Yes.") occur in any two corpora
+_LEAK_WORDS = 4  # shorter sentences, such as "Yes.", occur in almost every corpus
 
 # Tabs and all characters that some programs treat as line ends become spaces. Other control
 # characters (C0, DEL, C1) and byte order marks are removed. Lone surrogates become U+FFFD.
 _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 # Soft hyphen, zero-width space and word joiner affect only line breaks. Zero-width joiners and
-# direction marks are kept, because they change how some scripts look.
+# direction marks are kept, because they change how some scripts are displayed.
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060]")
-# Also white space other than U+0020 (as in `str.split`), and repeated, leading or trailing spaces.
+# These characters, any white space (as defined by `str.split`) except U+0020, and repeated, leading
+# or trailing spaces.
 _ODD_SPACING = re.compile("[\u00a0\u00ad\u1680\u2000-\u200b\u202f\u205f\u2060\u3000]|  |^ | $")
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
 
 
 def normalize(text: str) -> str:
-    r"""Returns text in the form that the tokenizer reads, in training and in translation.
+    r"""Returns text in the form that the tokenizer expects, both in training and in translation.
 
     The result is in Unicode NFC. Each run of white space becomes one space, and leading and
     trailing white space is removed. Soft hyphens, zero-width spaces, word joiners, byte order marks
@@ -74,23 +75,22 @@ def _replacement(found: re.Match[str]) -> str:
 
 
 def needs_repair(text: str) -> bool:
-    """Returns whether text has a control character, line end, byte order mark or lone surrogate."""
+    """Returns whether a control character, line end, BOM or lone surrogate occurs in a text."""
     return _CONTROL.search(text) is not None
 
 
 def has_odd_spacing(text: str) -> bool:
-    """Returns whether `normalize` changes spacing in text, apart from tabs and line ends."""
+    """Returns whether `normalize` changes the spacing of a text, apart from tabs and line ends."""
     return _ODD_SPACING.search(text) is not None
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The validation and test pairs, used to find training pairs that leak them.
+    """The validation and test pairs, with which training pairs are compared to find leaks.
 
     Only words are compared; case and punctuation are ignored. A training pair leaks a held-out pair
-    in two cases: its source has at least four words and equals the held-out source, whatever the
-    targets are; or both of its sides equal the held-out sides, whatever their length. A shared
-    target alone is not a leak, because a target such as "Thank you very much." translates many
+    if both sides are equal, or if the sources are equal and have at least four words. Equal targets
+    alone are not a leak, because a target such as "Thank you very much." is the translation of many
     sources.
     """
 
@@ -115,7 +115,7 @@ def _words(text: str) -> str:
 
 
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:
-    """Returns the first rule that a normalized training pair breaks, or None.
+    """Returns the first rule that a normalized training pair breaks, or None if it breaks no rule.
 
     Duplicates are found later by `first_occurrences`, and pairs with too many tokens by
     `encode_shard`.
@@ -130,19 +130,19 @@ def fault(source: str, target: str, held_out: HeldOut) -> str | None:
     if long + RATIO_MARGIN > MAX_RATIO * (short + RATIO_MARGIN):
         return RATIO
     if source.strip().casefold() == target.strip().casefold() and _LETTER.search(source):
-        return COPY  # numbers translate to themselves; names also occur in sentences
+        return COPY  # a number, which has no letters, is its own translation
     return LEAKED if held_out.holds(source, target) else None
 
 
 def is_empty(source: str, target: str) -> bool:
-    """Returns whether one of the sides is empty or only white space."""
+    """Returns whether a side is empty or contains only white space."""
     return not source or source.isspace() or not target or target.isspace()
 
 
 def pair_hash(source: str, target: str) -> int:
     """Returns a 64-bit hash of a pair, which is used to find duplicates.
 
-    Different pairs collide in about one of 10^5 corpora of 10 million pairs.
+    Among 10 million different pairs, the probability of a collision is below 10^-5.
     """
     text = f"{source}\n{target}".encode()  # normalized text has no line ends
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
@@ -151,11 +151,11 @@ def pair_hash(source: str, target: str) -> int:
 def first_occurrences(hashes: np.ndarray) -> np.ndarray:
     """Returns a mask of the entries that are the first occurrence of their value.
 
-    Processes a sixteenth of the values at a time, so it needs only about 6 bytes per entry in
-    addition to the argument and the result.
+    The entries are processed in 16 parts, so that only about 6 bytes of memory per entry are needed
+    in addition to the argument and the result.
 
     Args:
-        hashes: (n,) uint64.
+        hashes: (n,) uint64, as computed by `pair_hash`.
 
     Returns:
         (n,) bool.

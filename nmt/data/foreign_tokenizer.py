@@ -1,4 +1,4 @@
-"""Adapts a SentencePiece model that was trained elsewhere to the special ids of nmt."""
+"""Adapts a SentencePiece model that nmt did not train, so that it has nmt's special ids."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,18 +16,18 @@ def adapted(model: bytes) -> bytes:
     pieces.
 
     Args:
-        model: the content of a model file, BPE or unigram.
+        model: content of the file of a BPE or unigram model.
 
     Raises:
-        ValueError: the model is damaged or neither BPE nor unigram, or its special or byte pieces
-            are not as expected; the message is a clause with the reason.
+        ValueError: the model is damaged, it is neither a BPE nor a unigram model, or its special or
+            byte pieces cannot be used. The message is a clause that states the reason.
     """
     if _is_ours(model):
         return model
-    from google.protobuf.message import DecodeError  # late: only preparing needs protobuf
+    from google.protobuf.message import DecodeError  # late: only nmt prepare needs protobuf
     from sentencepiece import sentencepiece_model_pb2
 
-    messages: Any = sentencepiece_model_pb2  # its classes are made when it is imported
+    messages: Any = sentencepiece_model_pb2  # its classes are created when it is imported
     proto = messages.ModelProto()
     try:
         proto.ParseFromString(model)
@@ -71,7 +71,7 @@ def _is_ours(model: bytes) -> bool:
 
 
 def _control_piece(pieces: Sequence[Any], name: str, proto: Any) -> Any:
-    """Returns the control piece with the given name; adds it if the model has none."""
+    """Returns the control piece with the given name, or a new one if the model lacks it."""
     for piece in pieces:
         if piece.piece == name:
             if piece.type != piece.CONTROL:

@@ -1,4 +1,4 @@
-"""Keeps the text of `data.test` in the prepared data and in every run trained on these data.
+"""Stores the text of `data.test` in the prepared data and in every run trained on that data.
 
 Evaluation and reports read this copy, never the files that a model's configuration names, because a
 model may come from an untrusted source.
@@ -24,8 +24,8 @@ _KIND = "test set"
 def write(folder: Path, data: Data) -> None:
     """Writes the raw text of `data.test`, one sentence per line, if `data.test` is not empty.
 
-    Each source begins with the `source_prefix` of its corpus, if that is set. Line ends inside a
-    sentence become spaces.
+    If a corpus has a `source_prefix`, each of its sources begins with that prefix. Line ends inside
+    a sentence become spaces.
 
     Raises:
         InputError: a corpus cannot be read.
@@ -48,11 +48,13 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
     """Copies the test set of prepared data into a run, if the prepared data has a test set.
 
     Args:
-        place: the folder in the run to which the test set is copied.
+        prepared: the prepared data.
+        place: folder in the run into which the test set is copied.
+        data: section `data` of the run's configuration.
 
     Raises:
         NoModelError: the test set of the prepared data is damaged.
-        InputError: `place` has files that nmt train did not write.
+        InputError: `place` contains files that nmt train did not write.
     """
     files = _recorded(prepared.manifest)
     if files is None:
@@ -78,7 +80,9 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
 def read(
     folder: Path, data: Data, prepared: dict[str, Any] | None
 ) -> tuple[list[str], list[str]] | None:
-    """Reads sources and references; returns None if `folder` does not contain `data.test`.
+    """Returns the sources and references of a stored test set.
+
+    Returns None if `folder` does not exist or contains another test set than `data.test`.
 
     Args:
         prepared: the manifest of the data that the run was trained on, or None if it is unknown.
@@ -104,7 +108,7 @@ def read(
 
 
 def _recorded(prepared: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns the size and hash that a manifest lists for each test set file, or None."""
+    """Returns the size and hash of each test set file in a manifest, or None if one is missing."""
     listed = prepared["files"]
     files = {name: listed.get(origin) for name, origin in _ORIGINS.items()}
     return files if all(files.values()) else None

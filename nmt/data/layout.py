@@ -1,8 +1,8 @@
 """Puts the pairs of a micro-batch into tensors (the layout).
 
-There are two layouts, and the model and the loss accept both. `pack` puts several pairs into a row;
-the source and the target of a pair have the same row number. `one_per_row` is for pairs sorted by
-length.
+There are two layouts, and the model and the loss accept both. `pack` puts several pairs into each
+row; the source and the target of a pair are in rows with the same index. `one_per_row` puts a
+single pair into each row, which suits pairs of similar length.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from nmt.model.tokens import Tokens
 
 # Attention kernels compute blocks of 128 x 128 tokens, so a pair should lie within one block.
 _BLOCK = 128
-# With lengths as in WMT (lognormal, mean 27, at most 256), most micro-batches fit into rows with 2
-# % more tokens than they need. A micro-batch that does not fit gets 4 % more rows. This is another
-# shape, which is compiled once.
+# The tensors are 2% larger than the batch size requires. With lengths as in WMT (lognormal, mean
+# 27, at most 256), most micro-batches then fit. A micro-batch that does not fit gets 4% more rows.
+# For this larger shape, the layers are compiled once more.
 _SPARE, _MORE = 0.02, 0.04
 
 
@@ -31,20 +31,20 @@ class Batch:
     """A micro-batch as tensors with R rows, S source columns and T target columns."""
 
     src: Tokens  # (R, S)
-    tgt_in: Tokens  # (R, T), each sentence from BOS
-    tgt_out: Tensor  # (R, T) int64, each sentence to EOS; PAD_ID at padding
-    # (R, T) fp32 each: the extra columns of the pairs (see `Pair`) for every token of tgt_out. If a
-    # column has one number per pair, all tokens of the pair have that number. NaN means that the
-    # pair lacks the column; padding is 0.
+    tgt_in: Tokens  # (R, T), each sentence begins with BOS
+    tgt_out: Tensor  # (R, T) int64, each sentence ends with EOS; PAD_ID at padding
+    # (R, T) fp32 each: the additional columns of the pairs (see `Pair`), with a value for each
+    # token of tgt_out. A number for the whole pair is repeated for all its tokens. The value is NaN
+    # if the pair lacks the column, and 0 at padding.
     columns: Mapping[str, Tensor] = field(default_factory=dict)
 
     def to(self, device: torch.device) -> Batch:
-        """Returns the batch on another device."""
+        """Returns the batch on `device`."""
         columns = {name: column.to(device) for name, column in self.columns.items()}
         return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device), columns)
 
     def rows(self, rows: slice) -> Batch:
-        """Returns a batch of some of the rows."""
+        """Returns a batch with only the given rows."""
         src, tgt_in = (
             Tokens(side.tokens[rows], side.positions[rows], side.segments[rows])
             for side in (self.src, self.tgt_in)
@@ -57,15 +57,15 @@ class Batch:
 class HostBatch:
     """A micro-batch in a single tensor, so that one copy operation moves it to a device."""
 
-    # int32: ids, positions and segments of the source; output ids, positions, segments and input
-    # ids of the target; then the bits of the fp32 columns
+    # int32, one after another: ids, positions and segments of the source; output ids, positions,
+    # segments and input ids of the target; the bits of the additional fp32 columns
     flat: Tensor
     rows: int
-    widths: tuple[int, int]  # columns of source and target
-    names: Sequence[str] = ()  # names of the columns
+    widths: tuple[int, int]  # source tokens and target tokens per row
+    names: Sequence[str] = ()  # names of the additional columns
 
     def to(self, device: torch.device) -> Batch:
-        """Copies the micro-batch to `device`; does not wait if `flat` is page-locked."""
+        """Copies the micro-batch to `device`, asynchronously if `flat` is page-locked."""
         source, target = (self.rows * width for width in self.widths)
         flat = self.flat.to(device, non_blocking=True)
         ids, extra = flat[: 3 * source + 4 * target].long(), flat[3 * source + 4 * target :]
@@ -80,18 +80,18 @@ class HostBatch:
 class Shape:
     """The shape of the tensors into which pairs are packed."""
 
-    columns: int  # columns per side; more if a pair is longer
-    block: int  # columns are divided into blocks; a pair lies within one unless it is longer
-    rows: int = 0  # minimum; 0: only the rows and columns that are needed
+    columns: int  # tokens per row and side; more if a pair is longer
+    block: int  # tokens per block; a row consists of blocks, and only longer pairs span several
+    rows: int = 0  # minimum number of rows; 0: only the rows and columns that are needed
 
 
 def fixed_shape(batch_tokens: int, micro_batches: int, longest: int) -> Shape:
     """Returns a shape that fits almost all micro-batches, so that layers are compiled only once.
 
     Args:
-        batch_tokens: maximum number of tokens per step and side.
+        batch_tokens: maximum number of tokens per step on each side.
         micro_batches: number of micro-batches per step.
-        longest: maximum length of a source or target.
+        longest: maximum length of a source or target, in tokens.
     """
     columns = -(-longest // _BLOCK) * _BLOCK
     rows = int(np.ceil((1 + _SPARE) * batch_tokens / (micro_batches * columns)))
@@ -109,10 +109,10 @@ def one_per_row(pairs: Sequence[TokenPair]) -> Batch:
 
 
 def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
-    """Yields batches as lists of indices, with pairs of similar length together, longest first.
+    """Groups pairs of similar length into batches; yields each batch as a list of indices.
 
-    If each pair has its own row, a batch has at most `tokens` tokens per side, including padding,
-    unless it consists of a single longer pair.
+    The longest pairs come first. With one pair per row, a batch has at most `tokens` tokens per
+    side, including padding, unless it consists of a single longer pair.
     """
     order = sorted(range(len(pairs)), key=lambda i: (max(map(len, pairs[i])), len(pairs[i].target)))
     while order:
@@ -124,16 +124,16 @@ def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
 def packed(pairs: Sequence[TokenPair], capacity: int) -> Batch:
     """Packs pairs into rows of `capacity` tokens per side, starting with the longest pairs.
 
-    If a pair is longer than `capacity`, all rows are as wide as that pair.
+    If a pair is longer than `capacity`, all rows are as long as the longest pair.
     """
     return pack(pairs, Shape(capacity, capacity)).to(torch.device("cpu"))
 
 
 def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -> HostBatch:
-    """Packs pairs into rows of `shape` by first fit, starting with the longest pairs.
+    """Packs pairs into rows of `shape` with the first-fit-decreasing algorithm.
 
     Args:
-        is_pinned: whether to allocate page-locked memory, for copies to a GPU.
+        is_pinned: whether to allocate page-locked memory, for asynchronous copies to a GPU.
     """
     lengths = _lengths(pairs)
     longest = lengths.max(0)
@@ -168,14 +168,16 @@ def _lengths(pairs: Sequence[TokenPair]) -> np.ndarray:
 
 
 def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the first bin with enough free tokens on both sides for each pair.
+    """Assigns each pair to the first bin that has enough space for it on both sides.
 
     Args:
-        lengths: (2, pairs) number of tokens of source and target.
+        lengths: (2, pairs) numbers of tokens of each source and target.
+        columns: size of a bin that is a whole row, in tokens per side.
+        block: size of all other bins, in tokens per side.
 
     Returns:
         Two arrays: (pairs,) int64, the index of each pair's bin; (bins,) bool, whether the bin is a
-        whole row, which a pair longer than `block` needs.
+        whole row. A pair longer than `block` gets a bin that is a whole row.
     """
     count = lengths.shape[1]
     source_free, target_free = np.zeros((2, count), dtype=np.int64)
@@ -211,7 +213,7 @@ def _filled(
     shape: tuple[int, int, int],
     is_pinned: bool,
 ) -> HostBatch:
-    """Writes pairs into a batch; without any pair, the batch is one row of padding.
+    """Returns a batch that contains the pairs, or a row of padding if there are no pairs.
 
     Args:
         rows: (pairs,) index of each pair's row, ascending.

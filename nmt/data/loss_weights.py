@@ -1,7 +1,7 @@
-"""Computes loss weights, which say how much each target token counts in the loss.
+"""Computes the loss weights, by which the losses of the target tokens are multiplied.
 
-The plan divides a step's loss by the sum of the weights of its target tokens, so `pair_weights`
-must agree with `token_weights`.
+The plan divides the loss of a step by the sum of the weights of the step's target tokens.
+Therefore `pair_weights` must be consistent with `token_weights`.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ LOSS_WEIGHT = "loss_weight"  # a column with the weight of each pair, or of each
 
 
 def token_weights(batch: Batch) -> Tensor | None:
-    """Returns the weight of each token of `tgt_out`, (R, T) fp32, or None if all are 1."""
+    """Returns the weight of each token of `tgt_out`, (R, T) fp32, or None if all weights are 1."""
     weights = batch.columns.get(LOSS_WEIGHT)
     return None if weights is None else weights.nan_to_num(1.0)  # NaN: the pair has no weight
 

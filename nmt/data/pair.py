@@ -1,4 +1,4 @@
-"""Defines a sentence pair with its columns, as it passes from the corpus to the batch."""
+"""Defines sentence pairs with their additional columns."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,15 +11,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pair(Generic[T]):
-    """A source and its target, as text or as token ids.
+    """A source sentence and its target sentence, as text or as token ids.
 
     Iterating over a pair yields its source and its target.
 
     Attributes:
-        columns: further values of the pair, by column name: one number for the whole pair, or a
-            sequence with one number per target token, including EOS. `nmt prepare` stores every
-            column with the sentences, and `layout` puts it into the batch. Only the corpus that
-            reads a column and the code that uses it know its name.
+        columns: additional values of the pair, by column name. A value is one number for the whole
+            pair, or a sequence with one number per target token, including EOS. `nmt prepare`
+            stores all columns with the sentences, and `layout` copies them to the batch.
     """
 
     source: T
@@ -32,4 +31,4 @@ class Pair(Generic[T]):
 
 
 TextPair = Pair[str]
-TokenPair = Pair[np.ndarray]  # (S,) and (T,) integers, EOS included
+TokenPair = Pair[np.ndarray]  # (S,) and (T,) integers, including EOS

@@ -6,10 +6,10 @@ corpus of any size starts within seconds and needs only a few bytes of memory pe
 shuffled and cut into steps, and each step into micro-batches of nearly equal size.
 
 This differs from Vaswani et al. (2017, §5.1), who batch pairs of similar length to avoid padding.
-Here `layout` packs several pairs into a row, so there is little padding, and a step whose pairs all
-have the same length gives a worse estimate of the gradient. (On Multi30k, with d_model 128 and
-steps of 2048 tokens, the nll after 300 steps was 4.15 with mixed and 4.67 with similar lengths. In
-tensor2tensor a step mixes lengths too, because each GPU has a batch of its own.)
+Here there is little padding anyway, because `layout` packs several pairs into a row. Besides, a
+step whose pairs all have similar lengths gives a worse estimate of the gradient. (On Multi30k, with
+d_model 128 and steps of 2048 tokens, the nll after 300 steps was 4.15 with mixed and 4.67 with
+similar lengths. In Tensor2Tensor, a step also mixes lengths, because each GPU has its own batch.)
 """
 
 import hashlib
@@ -33,27 +33,28 @@ class StepPlan:
     step: int  # from 1
     epoch: int  # from 1
     micro_batches: tuple[np.ndarray, ...]  # (pairs,) int64 each: indices into the split
-    source_tokens: int  # tokens of all micro-batches, EOS included
+    source_tokens: int  # tokens of all micro-batches, including EOS
     target_tokens: int
-    # The summed loss of the step is divided by this: the sum of the loss weights of its target
-    # tokens, which is the number of tokens if all weights are 1; or 1 if all weights are 0.
+    # The summed loss of the step is divided by `loss_divisor`, the sum of the loss weights of the
+    # step's target tokens. If all weights are 1, the divisor is the number of target tokens; if all
+    # weights are 0, it is 1.
     loss_divisor: float
 
     @property
     def digest(self) -> str:
-        """Returns a hash of the step's pairs in order; it does not depend on the micro-batches."""
+        """Returns a hash of the step's pairs in order; it is the same for any `micro_batches`."""
         pairs = np.concatenate(self.micro_batches).astype("<i8")
         return hashlib.blake2b(pairs.tobytes(), digest_size=8).hexdigest()
 
 
 class Plan:
-    """The steps of a run.
+    """Plans the steps of a training run.
 
     Args:
-        shards: the training split.
-        batch_tokens: maximum number of source tokens, and of target tokens, per step.
+        shards: the shards of the training split.
+        batch_tokens: maximum number of tokens per step on each side.
         micro_batches: number of micro-batches per step; some are empty if a step has few pairs.
-        seed: the run's seed.
+        seed: seed of the run.
         before_use: called with each shard of a window before the window's first step.
     """
 
@@ -70,7 +71,7 @@ class Plan:
         self.before_use = before_use
 
     def steps(self, after: int = 0) -> Iterator[StepPlan]:
-        """Yields the steps `after` + 1, `after` + 2, ... without end.
+        """Yields the plans of the steps `after` + 1, `after` + 2 and so on, without end.
 
         Raises:
             InputError: a shard has a pair with more than `batch_tokens` tokens on a side.
@@ -100,7 +101,7 @@ class Plan:
         return np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, *key))))
 
     def _windows(self, epoch: int) -> Iterator[list[int]]:
-        """Yields windows as lists of indices into `shards`."""
+        """Yields each window of an epoch as a list of indices into `shards`."""
         window: list[int] = []
         pairs = 0.0
         for number in self._rng(epoch, 0).permutation(len(self.shards)):
@@ -114,10 +115,10 @@ class Plan:
             yield window
 
     def _chosen(self, number: int, epoch: int) -> np.ndarray:
-        """Returns a shard's pairs for an epoch, each one `weight` times (on average if fractional).
+        """Returns a shard's pairs for an epoch, in which a pair occurs `weight` times on average.
 
         Epoch e takes the positions [e * weight * n, (e + 1) * weight * n) of an endless sequence of
-        permutations of the shard's n pairs, so that with weight 1 every pair occurs once.
+        permutations of the shard's n pairs. With a weight of 1, every pair occurs exactly once.
 
         Returns:
             (pairs,) indices into the shard; the array may be empty.
@@ -154,8 +155,8 @@ def _pairs(
     """Returns the indices, lengths and loss weights of the chosen pairs of several shards.
 
     Returns:
-        Four arrays (pairs,): indices into the split, numbers of source tokens, numbers of target
-        tokens, and sums of loss weights.
+        Four arrays of shape (pairs,): index in the split, number of source tokens, number of target
+        tokens, and sum of loss weights of each pair.
     """
     return (
         np.concatenate([shard.first + chosen for shard, chosen in shares]),
@@ -166,14 +167,14 @@ def _pairs(
 
 
 def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:
-    """Cuts a sequence of pairs into steps, each as long as `batch_tokens` tokens per side allow.
+    """Cuts a sequence of pairs into steps of at most `batch_tokens` tokens per side.
 
     Args:
         source: (pairs,) number of source tokens of each pair.
         target: (pairs,) number of target tokens of each pair.
 
     Returns:
-        (steps + 1,) the start of each step, and the end of the last step.
+        A list of length steps + 1: the start of each step, and the end of the last step.
     """
     ends = np.minimum(*(_end_of_step(side, batch_tokens) for side in (source, target)))
     if (ends == np.arange(len(ends))).any():
@@ -189,6 +190,10 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
 
 
 def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Returns the end of a step that starts at each pair, given one side's lengths: (pairs,)."""
+    """Returns the index at which a step would end, for each pair at which it may start: (pairs,).
+
+    Args:
+        lengths: (pairs,) number of source tokens, or of target tokens, of each pair.
+    """
     done = np.cumsum(lengths, dtype=np.int64)
     return np.searchsorted(done, done - lengths + batch_tokens, side="right")

@@ -1,4 +1,4 @@
-"""Runs `nmt prepare` from start to end; its stages are in `nmt.data.stages`."""
+"""Runs `nmt prepare` from start to end; the stages are in `nmt.data.stages`."""
 
 import contextlib
 import time
@@ -34,23 +34,23 @@ def prepare(
     tokenizer: Path | None = None,
     processes: int | None = None,
 ) -> None:
-    """Prepares `config.data.directory` from the configuration's corpora.
+    """Prepares the corpora of a configuration and writes the result to `config.data.directory`.
 
-    If neither the sections `data` and `tokenizer` nor the size and SHA-256 of any local input file
-    have changed since the last call, it only verifies the prepared data. The same input and
-    settings always give the same bytes, regardless of the number of processes and interruptions.
+    If the sections `data` and `tokenizer` and the content of all local input files are the same as
+    at the last call, the prepared data is only verified. The same input and settings always give
+    the same files, regardless of the number of processes and interruptions.
 
     Args:
-        config: only the sections `data` and `tokenizer` are used.
-        note: Called with each user-facing message.
-        tokenizer: the file of a tokenizer to use instead of training one, for fine-tuning.
+        config: the configuration, of which only the sections `data` and `tokenizer` are used.
+        note: called with each user-facing message.
+        tokenizer: path of a tokenizer to use instead of training one, for fine-tuning.
         processes: maximum number of processes, or None for `workers.default_processes`.
 
     Raises:
         InputError: a corpus cannot be read, the vocabulary size does not suit the text or the
             given tokenizer, another process is preparing the same directory, a run was trained on
             data that would be replaced, or the directory has files or links that nmt prepare did
-            not make.
+            not create.
         Stopped: a signal was received; the next call continues the work.
     """
     began = time.monotonic()
@@ -89,7 +89,11 @@ def prepare(
 
 @contextlib.contextmanager
 def _locked(job: Job) -> Iterator[None]:
-    """Locks the directory; after a failure without finished work, removes what it has created."""
+    """Locks the data directory.
+
+    If the block fails before any work is done, removes the lock file and the folders that this
+    function created.
+    """
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
     is_new = not lock.exists()
@@ -99,14 +103,14 @@ def _locked(job: Job) -> Iterator[None]:
         except BaseException:
             if is_new and not job.work.exists():
                 lock.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # another program has put a file there
+                with contextlib.suppress(OSError):  # another program has created a file there
                     for folder in new:
                         folder.rmdir()
             raise
 
 
 def run_stages(job: Job, note: Note) -> dict[str, Any]:
-    """Runs all stages, from the corpora to data that are ready to be published.
+    """Runs all stages, which turn the corpora into data that is ready to be published.
 
     Returns:
         The manifest of the data.
@@ -137,9 +141,10 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
 def _origin(
     config: Config, entries: Iterable[CorpusEntry], tokenizer: Path | None
 ) -> dict[str, Any]:
-    """Returns the settings and the hashes of input files, which determine the prepared data."""
+    """Returns the settings and the input files' hashes, which determine the prepared data."""
     files = dict.fromkeys(file for entry in entries for file in _input_files(entry))
-    # Without modification times: a new checkout or copy of the same text is the same input.
+    # Modification times are left out, so that a new checkout or copy of the same text changes
+    # nothing.
     inputs = {
         str(file): {"size": file.stat().st_size, "sha256": manifest.file_hash(file)}
         for file in files
@@ -153,7 +158,7 @@ def _origin(
 
 
 def _input_files(entry: CorpusEntry) -> list[Path]:
-    """Calls `input_files`; names the setting if a file is missing."""
+    """Returns the result of `input_files`; if a file is missing, the error names the setting."""
     try:
         return input_files(entry.corpus)
     except InputError as error:
@@ -163,7 +168,7 @@ def _input_files(entry: CorpusEntry) -> list[Path]:
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
-    """Returns whether the directory already contains this job's result; verifies all hashes."""
+    """Returns whether the directory contains the result of this job; verifies all hashes."""
     if not PreparedData.is_in(job.directory):
         return False
     try:
@@ -182,7 +187,7 @@ def _is_prepared(job: Job, note: Note) -> bool:
 
 
 def _check_input(job: Job, note: Note) -> None:
-    """Raises InputError if a corpus cannot be read; called before anything is written."""
+    """Checks the language codes and corpora; raises InputError if a corpus cannot be read."""
     data = job.data
     for side in ("source", "target"):
         if problem := code_problem(getattr(data, f"{side}_language")):

@@ -1,7 +1,7 @@
-"""Opens and checks prepared data: the directory that `nmt prepare` writes.
+"""Opens and checks prepared data, the directory that `nmt prepare` writes.
 
-Training reads its data through this module, which checks that the data fits the configuration and
-is undamaged, and records which runs were trained on it.
+This module checks that the data is undamaged and matches the configuration, and records which runs
+were trained on the data.
 """
 
 import hashlib
@@ -27,10 +27,11 @@ _MAX_NOTE_BYTES = 100_000
 class PreparedData:
     """Prepared data with a valid manifest.
 
-    The manifest has the keys of every manifest and also `data_sha256` (the hash of the hashes of
-    all Arrow files), `tokenizer_sha256`, `target_symbols` (the symbols that occur in training
-    targets), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
-    `corpora` (with counts by cleaning rule), `warnings`, `settings`, `inputs`, `origin_sha256`.
+    In addition to the keys of every manifest, the manifest has `data_sha256` (a hash of the hashes
+    of all Arrow files), `tokenizer_sha256`, `target_symbols` (the symbols that occur in training
+    targets), `shards` (for each split, a list of objects with the keys `file`, `pairs`,
+    `source_tokens`, `target_tokens` and `weight`), `corpora` (with the number of pairs that each
+    cleaning rule dropped), `warnings`, `settings`, `inputs` and `origin_sha256`.
     """
 
     directory: Path
@@ -39,15 +40,15 @@ class PreparedData:
 
     @staticmethod
     def is_in(directory: Path) -> bool:
-        """Returns whether `directory` has a manifest; its files may still be damaged or missing."""
+        """Returns whether `directory` has a manifest; other files may be damaged or missing."""
         return (directory / manifest.NAME).exists()
 
     @classmethod
     def open(cls, directory: Path, remedy: str = "Run nmt prepare.") -> Self:
-        """Opens the data in a directory.
+        """Opens the prepared data in a directory.
 
         Args:
-            remedy: the end of the message if there is no prepared data.
+            remedy: last sentence of the error message if there is no prepared data.
 
         Raises:
             InputError: there is no prepared data, or the manifest is damaged.
@@ -64,18 +65,18 @@ class PreparedData:
 
     @classmethod
     def of(cls, config: Config, remedy: str = "Run nmt prepare.") -> Self:
-        """Opens the data of a configuration.
+        """Opens the prepared data of a configuration.
 
         Raises:
             InputError: there is no prepared data, its manifest is damaged, or it was prepared with
-                other settings, which the message names.
+                other settings. The message names the settings that differ.
         """
         data, settings = cls.open(Path(config.data.directory), remedy), settings_of(config)
         if data.manifest["settings"] != settings:
             changed = changes(data.manifest["settings"], settings)
             runs = [run for run, _ in _users(data.directory)]
             problem = f"{data.directory} was prepared with other settings ({changed})"
-            if runs:  # nmt prepare would not replace the data
+            if runs:  # nmt prepare would refuse to replace the data
                 raise InputError(
                     f"{problem}, and {runs[0]} was trained on it. Choose another data.directory."
                 )
@@ -92,7 +93,7 @@ class PreparedData:
         return Tokenizer.load(self.directory / TOKENIZER)
 
     def shortlist_file(self) -> bytes | None:
-        """Returns the content of the shortlist's file, or None if the data has no shortlist.
+        """Returns the content of the shortlist file, or None if the data has no shortlist.
 
         Raises:
             NoModelError: the file is missing or damaged (status 3).
@@ -103,7 +104,10 @@ class PreparedData:
         return (self.directory / SHORTLIST).read_bytes()
 
     def shards(self, split: str) -> list[Shard]:
-        """Opens the shards of train or validation, memory-mapped; `verify` checks their hashes.
+        """Opens the shards of a split, memory-mapped, without verifying their hashes.
+
+        Args:
+            split: `train` or `validation`.
 
         Raises:
             InputError: a shard is missing or is not a valid Arrow file.
@@ -117,9 +121,9 @@ class PreparedData:
         return found
 
     def verify(self, shard: Shard) -> None:
-        """Verifies the hash of a shard at its first call for that shard.
+        """Verifies the hash of a shard, unless it has been verified before.
 
-        Call this before the shard's first pair is used.
+        Call this method before the first pair of the shard is used.
 
         Raises:
             InputError: the file has changed (status 2).
@@ -150,15 +154,15 @@ class PreparedData:
         except OSError:
             if os.access(self.directory, os.W_OK):
                 raise
-            # Nor can nmt prepare replace data in a directory that is not writable.
+            # No record is needed: nmt prepare cannot replace data in a read-only directory.
 
 
 def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, Any]) -> None:
     """Raises InputError if a run was trained on the data in `directory` and the data would change.
 
     Args:
-        origin_sha256: the value of this key in the manifest of the new data.
-        settings: the value of this key in the manifest of the new data.
+        origin_sha256: hash of the new settings and input files, as in the manifest.
+        settings: the new settings, as in the manifest; the message names those that differ.
     """
     for run, used in _users(directory):
         if used == origin_sha256:
@@ -166,7 +170,7 @@ def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, A
         try:
             changed = changes(PreparedData.open(directory).manifest["settings"], settings)
         except InputError:
-            changed = "the former settings are unknown, because its manifest is lost"
+            changed = "the former settings are unknown, because the manifest cannot be read"
         raise InputError(
             f"The data in {directory} would change ({changed}), but {run} was trained on it. "
             "Choose another data.directory, or remove the run."
@@ -174,7 +178,7 @@ def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, A
 
 
 def _users(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yields each run trained on the data in `directory`, and the `origin_sha256` of that data.
+    """Yields each run trained on data in `directory`, with the `origin_sha256` of that data.
 
     Raises:
         InputError: the record of a run is damaged.
@@ -195,7 +199,7 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Returns the settings that determine prepared data, as its manifest lists them.
+    """Returns the settings that determine prepared data, in the form of the manifest.
 
     Settings with default values are omitted, so that a setting added in a later version of nmt does
     not change the result.
@@ -208,7 +212,7 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Describes the settings that differ, with their values, for a message."""
+    """Returns the settings that differ, with their old and new values, as text for a message."""
     found = []
     for section in new:
         fields = Config.model_fields[section].annotation.model_fields  # type: ignore[union-attr]

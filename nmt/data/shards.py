@@ -1,9 +1,10 @@
 """Writes and reads shards: Arrow files that contain text pairs or, for training, token ids.
 
 A split of prepared data is a folder that `datasets.load_from_disk` can read. Its Arrow stream files
-have the columns `source` and `target`, which are lists of int32 that end with EOS and have no BOS,
-and the extra columns of the pairs (see `Pair`). Every file has a single record batch, so that the
-ids of each side form one flat array, which numpy uses directly from the memory map.
+have the columns `source` and `target` and the additional columns of the pairs (see `Pair`). Each
+source or target is a list of int32 token ids with EOS and without BOS. Every file has a single
+record batch, so that the ids of each side form one flat array, which NumPy reads directly from the
+memory map.
 """
 
 import json
@@ -28,7 +29,7 @@ _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa
 class Side:
     """The token ids of one side of a shard; `side[i]` contains the ids of pair i and ends with EOS.
 
-    A column with one number per target token is a `Side` too.
+    An additional column with one number per target token is also stored as a `Side`.
     """
 
     values: np.ndarray  # (tokens,) memory-mapped; ids are int32
@@ -39,13 +40,13 @@ class Side:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Returns the number of tokens of each pair, EOS included: (pairs,) int32."""
+        """Returns the number of tokens of each sentence, including EOS: (pairs,) int32."""
         return np.diff(self.offsets)
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Some pairs of one corpus, in the order of the corpus."""
+    """A part of a corpus as token ids, in the order of the corpus."""
 
     path: Path
     source: Side
@@ -63,7 +64,7 @@ class Shard:
 
 
 def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[TokenPair]:
-    """Returns the pairs with the given indices in the split."""
+    """Returns the pairs with the given indices into the split."""
     firsts = np.asarray([shard.first for shard in shards])
     owners = np.searchsorted(firsts, indices, side="right") - 1
     return [
@@ -72,7 +73,7 @@ def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[TokenPair]:
 
 
 def write_shard(path: Path, pairs: Sequence[TokenPair]) -> None:
-    """Writes token ids as an Arrow stream file of one record batch, whole or not at all."""
+    """Writes token ids atomically to an Arrow stream file with a single record batch."""
     sides = [_lists([pair.source for pair in pairs]), _lists([pair.target for pair in pairs])]
     _write(path, _TOKENS, sides, pairs)
 
@@ -89,19 +90,19 @@ def _lists(ids: Sequence[np.ndarray]) -> pa.Array:
 
 
 def write_text(path: Path, pairs: Sequence[TextPair], hashes: Sequence[int]) -> None:
-    """Writes normalized pairs with their hashes, whole or not at all."""
+    """Writes normalized pairs and their hashes atomically to an Arrow stream file."""
     columns = [pair.source for pair in pairs], [pair.target for pair in pairs], hashes
     required = [pa.array(column, field.type) for column, field in zip(columns, _TEXT, strict=True)]
     _write(path, _TEXT, required, pairs)
 
 
 def read_text(path: Path) -> pa.RecordBatch:
-    """Returns the columns that `write_text` wrote, including the extra columns, memory-mapped."""
+    """Returns the columns that `write_text` wrote, including additional columns, memory-mapped."""
     return _read(path, _TEXT)
 
 
 def text_pairs(rows: pa.RecordBatch) -> list[TextPair]:
-    """Returns the pairs in rows that `read_text` has returned."""
+    """Returns the pairs in rows that `read_text` returned."""
     names = rows.schema.names[len(_TEXT) :]
     source, target, _, *extra = (column.to_pylist() for column in rows.columns)
     columns = (
@@ -112,7 +113,11 @@ def text_pairs(rows: pa.RecordBatch) -> list[TextPair]:
 
 
 def read_shard(path: Path, weight: float = 1.0, first: int = 0) -> Shard:
-    """Returns the shard that `write_shard` wrote, memory-mapped.
+    """Returns the shard in a file that `write_shard` wrote, memory-mapped.
+
+    Args:
+        weight: how often each pair occurs in an epoch.
+        first: index of the shard's first pair within the split.
 
     Raises:
         InputError: the file is damaged.
@@ -138,7 +143,7 @@ def _write(
     required: Sequence[pa.Array],
     pairs: Sequence[Pair[Any]],
 ) -> None:
-    """Writes the required columns of `schema`, then the extra columns of the pairs."""
+    """Writes the required columns of `schema`, then the additional columns of the pairs."""
     names = [*pairs[0].columns] if pairs else []
     extra = [pa.array([pair.columns[name] for pair in pairs]) for name in names]
     batch = pa.record_batch([*required, *extra], names=[*schema.names, *names])
@@ -151,7 +156,7 @@ def _write(
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the only record batch of a file, memory-mapped, after checking its structure.
+    """Checks the structure of a file; returns its only record batch, memory-mapped.
 
     Args:
         schema: the schema that the file's first columns must have.
@@ -173,20 +178,20 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
     except FileNotFoundError:
         raise InputError(f"{path} is missing. Run nmt prepare again.") from None
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # the system's, not the file's content
+        if isinstance(error, OSError) and error.errno:  # a system error, not damaged content
             raise of_system(error) from None
         reason = str(error).split("\n")[0]
         raise InputError(f"{path} is damaged ({reason}). Run nmt prepare again.") from None
 
 
 def write_split_description(folder: Path, files: Sequence[str], fingerprint: str) -> None:
-    """Writes the two small files with which `datasets.load_from_disk` recognizes a folder.
+    """Writes the two metadata files that `datasets.load_from_disk` expects in a folder.
 
-    If a file lacks a column that other files have, its values in that column are null.
+    If an Arrow file lacks a column that other files have, `datasets` fills the column with nulls.
 
     Args:
         files: names of the Arrow files in `folder`, in order.
-        fingerprint: identifies this content in the library's caches.
+        fingerprint: a string that identifies the content in the caches of `datasets`.
     """
     features: dict[str, Any] = {}
     for name in files:
@@ -209,7 +214,7 @@ def write_split_description(folder: Path, files: Sequence[str], fingerprint: str
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """Returns a type in the notation of `datasets`, which names number types as numpy does."""
+    """Returns a type in the notation of `datasets`, in which numeric types have NumPy's names."""
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "List"}
     return {"dtype": str(np.dtype(kind.to_pandas_dtype())), "_type": "Value"}

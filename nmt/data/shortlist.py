@@ -1,11 +1,12 @@
-"""The shortlist: the target tokens that each source token may be translated into.
+"""Learns and applies a shortlist: the target tokens that each source token may be translated into.
 
 A decoding step needs only the logits of likely tokens: the most frequent tokens and the most likely
-translations of the source tokens. The most frequent tokens are on every shortlist, so the table of
+translations of the source tokens. The most frequent tokens are always candidates, so the table of
 translations is learned only for the other tokens, with IBM Model 1 (Brown et al., 1993). EOS, which
-every source contains, acts as the empty word of Model 1.
+every source contains, serves as the empty word of Model 1.
 
-V: vocabulary size, N: number of most frequent tokens, K: translations per source token.
+In shapes, V is the vocabulary size, N the number of most frequent tokens, and K the number of
+translations per source token.
 """
 
 from __future__ import annotations
@@ -23,27 +24,31 @@ from safetensors import SafetensorError
 from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-if TYPE_CHECKING:  # translating works without pyarrow, which that module needs
+if TYPE_CHECKING:  # this module imports pyarrow, which is not needed to translate
     from nmt.data.shards import Side
 
 FREQUENT, TRANSLATIONS = 1000, 50  # N, K
-MOST_CELLS = 30_000_000  # token pairs that the table is learned from; each takes some 40 bytes
+MOST_CELLS = 30_000_000  # maximum number of token pairs to learn from; each needs about 40 bytes
 _BLOCK_CELLS = 2_000_000  # token pairs processed at a time
 _ITERATIONS = 4
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """The target tokens that a batch may be translated into, given its source tokens."""
+    """The most frequent target tokens, and the most likely translations of each source token."""
 
     frequent: NDArray[np.int32]  # (N,) most frequent first
-    translations: NDArray[np.int32]  # (V, K) most likely first; PAD_ID where there are fewer
+    translations: NDArray[np.int32]  # (V, K) most likely first; PAD_ID if there are fewer than K
 
     def candidates(self, source: Sequence[int], always: Collection[int]) -> NDArray[np.int64]:
-        """Returns the ids that sources with the given ids may be translated into, ascending.
+        """Returns the ids of the target tokens that a source may be translated into, ascending.
 
-        These are the special ids, `always`, the source's own tokens (for names that are copied),
-        the most frequent tokens, and the translations of the source's tokens.
+        These are the special ids, the ids in `always`, the source tokens themselves (for names that
+        are copied), the most frequent tokens, and the translations of the source tokens.
+
+        Args:
+            source: token ids of one or more sources.
+            always: further ids to return.
         """
         pieces = np.unique(np.asarray(source, np.int64))
         chosen = np.zeros(len(self.translations), dtype=bool)
@@ -60,7 +65,7 @@ class Shortlist:
 
     @classmethod
     def load(cls, path: Path, vocabulary_size: int) -> Self:
-        """Reads a file; raises NoModelError if it is damaged or for another vocabulary size."""
+        """Reads a shortlist; raises NoModelError if the file is not valid for the vocabulary."""
         try:
             table = cls(**safetensors.numpy.load(path.read_bytes()))
         except (SafetensorError, TypeError, ValueError) as error:
@@ -88,13 +93,13 @@ def learn_shortlist(
     frequent: int = FREQUENT,
     translations: int = TRANSLATIONS,
 ) -> Shortlist:
-    """Learns a shortlist from evenly spaced sentence pairs, about `MOST_CELLS` token pairs in all.
+    """Learns a shortlist from evenly spaced sentence pairs with about `MOST_CELLS` token pairs.
 
     Args:
-        shards: sources and targets.
-        vocabulary_size: V.
-        frequent: N.
-        translations: K.
+        shards: source and target side of each shard.
+        vocabulary_size: number of tokens in the vocabulary, V.
+        frequent: number of most frequent tokens, N.
+        translations: maximum number of translations per source token, K.
     """
     counts = np.zeros(vocabulary_size, np.int64)
     for _, target in shards:
@@ -111,21 +116,21 @@ def learn_shortlist(
 class _Model1:
     """IBM Model 1 for the rare target tokens.
 
-    A cell is a source token and a rare target token of the same sentence pair. The cells of one
-    target token are adjacent and form a group. A link is the number source * V + target, which
-    identifies the two tokens of a cell; many cells may have the same link.
+    A cell consists of a source token and a rare target token in the same sentence pair. The cells
+    of one occurrence of a target token are adjacent and form a group. A link is the number
+    source * V + target, which identifies the tokens of a cell; many cells may have the same link.
     """
 
     def __init__(self, shards: Sequence[tuple[Side, Side]], is_rare: NDArray[np.bool_]):
         """Collects the cells.
 
         Args:
-            is_rare: (V,).
+            is_rare: (V,) whether each target token is rare (not one of the most frequent tokens).
         """
         self.V = len(is_rare)
         sizes = [_cells(shard, is_rare) for shard in shards]
         share = min(1.0, MOST_CELLS / max(1, sum(int(size.sum()) for size in sizes)))
-        blocks = []  # distinct links, index of each cell's link in these, start of each group
+        blocks = []  # distinct links, index of each cell's link among them, start of each group
         for shard, size in zip(shards, sizes, strict=True):
             for rows in _blocks(size, share):
                 of_cells, begins = self._links(shard, rows, is_rare)
@@ -145,15 +150,15 @@ class _Model1:
         """Returns the link of each cell of some pairs, and the index of each group's first cell."""
         (source, lengths), (target, target_lengths) = (_pieces(side, rows) for side in shard)
         kept = is_rare[target]
-        pair = np.repeat(np.arange(len(rows)), target_lengths)[kept]  # of each rare target token
-        sizes = lengths[pair].astype(np.int64)  # cells of its group
+        pair = np.repeat(np.arange(len(rows)), target_lengths)[kept]  # (rare target tokens,)
+        sizes = lengths[pair].astype(np.int64)  # number of cells in each token's group
         begins = np.cumsum(sizes) - sizes
-        first = (np.cumsum(lengths) - lengths)[pair]  # its pair's first source token
+        first = (np.cumsum(lengths) - lengths)[pair]  # index of the first source token
         at = np.arange(sizes.sum()) + np.repeat(first - begins, sizes)
         return source[at] * self.V + np.repeat(target[kept], sizes), begins
 
     def iterate(self) -> None:
-        """Computes the expected counts of links, then the probabilities (one EM iteration)."""
+        """Runs one EM iteration: computes the expected counts of links, then the probabilities."""
         expected = np.zeros(len(self.links))
         for links, begins in self.cells:
             p = self.p[links]
@@ -163,7 +168,7 @@ class _Model1:
         self.p = expected / totals[self.sources]
 
     def best(self, k: int) -> NDArray[np.int32]:
-        """Returns the k most likely targets of each source token: (V, k), as in `Shortlist`."""
+        """Returns the k most likely translations of each source token: (V, k), see `Shortlist`."""
         order = np.lexsort((-self.p, self.sources))  # ties: by target
         rank = np.arange(len(order)) - np.searchsorted(self.sources, self.sources)
         table = np.full((self.V, k), PAD_ID, np.int32)
@@ -180,7 +185,7 @@ def _cells(shard: tuple[Side, Side], is_rare: NDArray[np.bool_]) -> NDArray[np.i
 
 
 def _blocks(cells: NDArray[np.int64], share: float) -> Iterator[NDArray[np.int64]]:
-    """Yields blocks of indices of evenly spaced pairs that have cells.
+    """Selects evenly spaced pairs among the pairs that have cells; yields their indices in blocks.
 
     Args:
         cells: (pairs,) number of cells of each pair.

@@ -1,8 +1,8 @@
 """Warns about training text that looks faulty.
 
-The figures below were measured on 2,000 English-German pairs each of news, parliament, talks,
-captions, Wikipedia and short sentences. To avoid false warnings, each threshold lies far from the
-values of both clean and faulty text.
+The figures below were measured on six sets of 2,000 English-German pairs: news, parliamentary
+debates, talks, captions, Wikipedia and short sentences. To avoid false warnings, each threshold is
+far from the values of both clean and faulty text.
 """
 
 import re
@@ -13,23 +13,23 @@ import numpy as np
 
 SAMPLE_PAIRS = 2000
 _ENOUGH_PAIRS = 100
-_LARGE_SHARE = 0.3  # clean text: at most 0.002; tokenized or segmented text: above 0.9
-# The marks of subwords in subword-nmt, sentencepiece and BERT.
+_LARGE_SHARE = 0.3  # clean text: at most 0.002; text split into tokens or subwords: above 0.9
+# Subword markers of subword-nmt, sentencepiece and BERT.
 _PIECES = re.compile(r"\S@@(?: |$)|\u2581| ##\w", re.MULTILINE)
 # A space before a comma or full stop, which no language uses, or quotation marks and hyphens as
 # the Moses tokenizer writes them.
 _TOKENIZED = re.compile(r"\w [,.](?: |$)|&(?:quot|apos|#\d+);|@-@|##AT##", re.MULTILINE)
-_MOST = 0.5  # share of pairs with equal sides
-# Correlation of the logarithms of the two sides' lengths: 0.88 to 0.97 in clean text, 0 in shuffled
-# text, up to 0.2 if one side is shifted by a line.
+_MOST = 0.5  # maximum share of pairs whose two sides are equal
+# Minimum correlation of the logarithms of the two sides' lengths. It is 0.88 to 0.97 in clean text,
+# 0 in shuffled text, and at most 0.2 if one side is shifted by a line.
 _CORRELATION = 0.3
-_SPREAD = 0.2  # minimum standard deviation of these logarithms (captions: 0.3)
+_SPREAD = 0.2  # minimum standard deviation of these logarithms for the check (captions: 0.3)
 
 _PLAIN = "Use plain text, because translations will look like the training text."
 
 
 def suspicions(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns the problems in some pairs: for each, a clause, and a sentence with the remedy.
+    """Returns the suspected problems of some pairs, each as a clause and a sentence with a remedy.
 
     Args:
         sources: normalized, non-empty source sentences.

@@ -1,13 +1,13 @@
 """Trains and applies the BPE tokenizer, which has one vocabulary for both languages.
 
-`Tokenizer.encode` first applies `cleaning.normalize`; `with_eos` appends EOS. The sentencepiece
-model does no normalization. It keeps case and has the 256 bytes in its vocabulary, so that every
-text is encoded without unknown tokens and `decode(encode(text)) == normalize(text)`.
+`Tokenizer.encode` first applies `cleaning.normalize`; `with_eos` appends EOS. The SentencePiece
+model itself does not normalize text. Its vocabulary includes all 256 bytes, so that every text is
+encoded without unknown tokens and `decode(encode(text)) == normalize(text)`.
 
-A tokenizer may come from an untrusted source. sentencepiece up to 0.2.1 crashes on some damaged
-models (see issues 1263, 1269 and 1308 of sentencepiece). With 0.2.2 and 0.2.3, none of 20,000
-damaged models with flipped bytes, huge pieces, NUL characters and broken character maps crashed the
-process.
+A tokenizer may come from an untrusted source. Up to version 0.2.1, sentencepiece crashes on some
+damaged models (see issues 1263, 1269 and 1308 of sentencepiece). Versions 0.2.2 and 0.2.3 did not
+crash on any of 20,000 damaged models with flipped bytes, huge pieces, NUL characters or broken
+character maps.
 """
 
 import hashlib
@@ -27,45 +27,49 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
 from nmt.storage.opening import small_file
 
-# Rarer characters are encoded as bytes. 1 would add thousands of characters of other scripts that
-# occur in web text. With the usual 0.9995, capitals and digits become bytes on 29,000 captions.
+# Share of the training text that the tokenizer's characters cover; rarer characters are encoded as
+# bytes. A coverage of 1 would add thousands of characters in other scripts that occur in web text.
+# With the usual 0.9995, a tokenizer trained on 29,000 captions encodes some capital letters and
+# digits as bytes.
 _CHARACTER_COVERAGE = 0.9999
 MAX_MODEL_BYTES = 50_000_000
-_MAX_LINE_BYTES = 1 << 20  # sentencepiece skips longer lines; cleaning drops shorter ones already
+_MAX_LINE_BYTES = 1 << 20  # sentencepiece would skip longer lines; the limit for cleaning is lower
 
-UNK_SURFACE = "\ufffd"  # the text of the unknown id
+UNK_SURFACE = "\ufffd"  # the text to which UNK is decoded
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
-# sentencepiece writes a space as U+2581. So U+2581 in a text is escaped as U+F2581 (private use)
-# followed by 1, and U+F2581 as itself followed by 0.
+# sentencepiece represents a space by U+2581. Therefore U+2581 in a text is escaped as the
+# private-use character U+F2581 followed by 1, and U+F2581 in a text as U+F2581 followed by 0.
 _SPACE_SIGN, _MARKER = "\u2581", "\U000f2581"
 ESCAPES = ((_MARKER, _MARKER + "0"), (_SPACE_SIGN, _MARKER + "1"))  # applied in this order
 _MARKED = re.compile(f"{_MARKER}([01])")
 
 
 class Tokenizer:
-    """A trained tokenizer.
+    """A trained SentencePiece tokenizer.
 
     Attributes:
-        sha256: hash of the model file, in hexadecimal; prepared data and the models trained on it
-            have the same hash.
-        vocabulary_size: number of ids, which start at 0.
-        model: the model file's content.
+        sha256: SHA-256 of the model file, in hexadecimal; the manifests of prepared data and of the
+            models trained on it contain this hash.
+        vocabulary_size: number of token ids; the ids start at 0.
+        model: content of the model file.
         symbols: the strings in the setting `tokenizer.symbols`; each is a single token.
-        has_bytes: whether text that no token covers is encoded as bytes; otherwise it becomes UNK.
-        normalize: the function that `encode` applies to a text first. Callers of `decode` apply it
-            to the decoded text.
+        has_bytes: whether the vocabulary contains byte tokens. Characters that are not in the
+            vocabulary are then encoded as bytes, otherwise as UNK.
+        normalize: the function that `encode` applies to a text first. Callers of `decode` also
+            apply it to the decoded text.
     """
 
     normalize = staticmethod(normalize)
 
     def __init__(self, model: bytes):
-        """Loads a sentencepiece model from its bytes.
+        """Loads a SentencePiece model from the content of its file.
 
         Raises:
-            ValueError, RuntimeError: the model is damaged, or `train_tokenizer` did not write it.
+            ValueError, RuntimeError: the model is damaged, or its special or byte pieces do not
+                have the ids that nmt assigns.
         """
-        if not model:  # sentencepiece would accept it, and fail at each use
+        if not model:  # sentencepiece accepts an empty model, but fails whenever it is used
             raise ValueError("empty")
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -96,12 +100,13 @@ class Tokenizer:
             ) from None
 
     def _checked_symbols(self) -> tuple[str, ...]:
-        """Returns the symbols: the pieces between the special ids and the bytes.
+        """Checks the pieces; returns the symbols, which lie between the special and byte pieces.
 
-        A SentencePiece model that nmt did not train may lack byte pieces. It then has no symbols.
+        A SentencePiece model without byte pieces, which nmt did not train, has no symbols.
 
         Raises:
-            ValueError: the special ids or the bytes are not where nmt puts them.
+            ValueError: the special or byte pieces do not have the ids that nmt assigns, or there is
+                a control character in the pieces.
         """
         model, pieces = self._processor, self.pieces(range(self.vocabulary_size))
         special = (model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id())
@@ -112,13 +117,13 @@ class Tokenizer:
         if special != (PAD_ID, BOS_ID, EOS_ID, UNK_ID) or (
             self.has_bytes and pieces[first_byte : first_byte + len(BYTES)] != BYTES
         ):
-            raise ValueError("its special ids or bytes are not where nmt puts them")
+            raise ValueError("its special or byte pieces do not have the ids that nmt assigns")
         if any(map(needs_repair, pieces)):  # `nmt score --tokens` prints pieces as they are
-            raise ValueError("one of its pieces has a line end or another control character")
+            raise ValueError("one of its pieces contains a line end or another control character")
         return tuple(pieces[UNK_ID + 1 : first_byte])
 
     def encode(self, text: str) -> list[int]:
-        """Normalizes a text and returns its ids, without BOS and EOS."""
+        """Normalizes a text and returns its token ids, without BOS and EOS."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -128,31 +133,32 @@ class Tokenizer:
 
     @cached_property
     def symbol_ids(self) -> dict[str, int]:
-        """Returns the id of each symbol."""
+        """Maps each symbol to its id."""
         return {symbol: i for i, symbol in enumerate(self.symbols, UNK_ID + 1)}
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """Splits a normalized text into its leading symbols and the rest.
 
-        "<2de> The man reads." -> ("<2de> ", "The man reads."), if <2de> is a symbol.
+        For example, if <2de> is a symbol, "<2de> The man reads." is split into "<2de> " and
+        "The man reads.".
         """
         end = self._tag.match(text).end()  # type: ignore[union-attr]  # it matches ""
         return text[:end], text[end:]
 
     @cached_property
     def _tag(self) -> re.Pattern[str]:
-        longest_first = sorted(self.symbols, key=len, reverse=True)  # as sentencepiece finds them
+        longest_first = sorted(self.symbols, key=len, reverse=True)  # as sentencepiece does
         one = "|".join(map(re.escape, longest_first))
         return re.compile(f"(?:(?:{one}) ?)*" if self.symbols else "")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of ids, without PAD, BOS and EOS; invalid UTF-8 becomes U+FFFD."""
+        """Decodes token ids to text, without PAD, BOS and EOS; invalid UTF-8 becomes U+FFFD."""
         return _unescape(self._processor.decode([int(i) for i in ids]))
 
     def spelling(self, ids: Sequence[int]) -> list[bytes]:
         """Returns the UTF-8 bytes that each id adds to the text; b"" for PAD, BOS, EOS and UNK.
 
-        Their concatenation is the text with a leading space and with the escapes in `ESCAPES`.
+        The concatenated bytes are the text with a leading space, escaped as in `ESCAPES`.
         """
         first_byte = UNK_ID + 1 + len(self.symbols)
         return [
@@ -163,27 +169,27 @@ class Tokenizer:
         ]  # fmt: skip
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns each id in readable form, with U+2581 for a space and <0x41> for a byte."""
+        """Returns the piece of each id, in which U+2581 is a space; a byte looks like <0x41>."""
         return self._processor.id_to_piece([int(i) for i in ids])
 
 
 def with_eos(ids: Sequence[int]) -> NDArray[np.int32]:
-    """Appends EOS to the ids of a sentence: (n,) -> (n + 1,)."""
+    """Appends EOS to the token ids of a sentence: (n,) -> (n + 1,)."""
     return np.array([*ids, EOS_ID], dtype=np.int32)
 
 
 def train_tokenizer(
     sentences: Iterable[str], vocabulary_size: int, output: Path, symbols: Sequence[str] = ()
 ) -> None:
-    """Trains a BPE tokenizer and writes its model, whole or not at all.
+    """Trains a BPE tokenizer and writes its model file atomically.
 
-    The same sentences always give the same bytes, because BPE training uses no random numbers.
+    The same arguments always give the same file, because BPE training uses no random numbers.
 
     Args:
-        sentences: normalized texts of both languages; all are held in memory.
-        vocabulary_size: number of ids, including 4 special ids, the symbols and 256 bytes.
-        output: the model file.
-        symbols: tokens to add, even if the text does not contain them.
+        sentences: normalized sentences in both languages; all of them are held in memory.
+        vocabulary_size: number of tokens, including 4 special tokens, the symbols and 256 bytes.
+        output: path of the model file.
+        symbols: strings that become single tokens, even if the text does not contain them.
 
     Raises:
         InputError: the text has too few subwords or too many different characters for
@@ -238,8 +244,8 @@ def _training_problem(message: str, vocabulary_size: int) -> InputError:
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return InputError(
-            f"tokenizer.vocabulary_size is {vocabulary_size:,}, too small for the characters of "
-            f"the training text. Set it to {found[1]} or more."
+            f"tokenizer.vocabulary_size is {vocabulary_size:,}, which is too small for the number "
+            f"of different characters in the training text. Set it to {found[1]} or more."
         )
     if "sentences_.empty()" in message:
         return InputError(

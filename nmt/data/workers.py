@@ -1,10 +1,10 @@
-"""Calls functions in worker processes, one call at a time in each; the processes share only files.
+"""Calls functions in worker processes. The functions return nothing, but write files.
 
-The workers are spawned, because Arrow and torch start threads, and a process that is forked from a
-process with threads can hang. All workers are killed if a call fails, if one of them is killed, or
-if a signal stops this process. If this process is killed, the workers end by themselves. Therefore
-a call may be interrupted at any point and repeated: it must write to temporary files and rename
-them.
+Each worker runs one call at a time. Workers are spawned, because Arrow and torch start threads, and
+a process that is forked from a process with threads can hang. All workers are killed if a call
+fails, if a worker is killed, or if a signal stops this process. If this process is killed, the
+workers end by themselves. Therefore a call may be interrupted at any point and repeated later. To
+leave no incomplete files, functions must write to temporary files and rename them.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from nmt import signals
 from nmt.errors import InputError
 from nmt.processes import cores, end_with_parent, start_deaf
 
-# One process reads all corpora, about eight times as fast as a worker cleans. The limit comes from
-# memory: a worker takes 110 to 200 MB, more for longer sentences, and all workers together stay
-# below 1.5 GB.
+# The limit saves memory: each worker needs 110 to 200 MB (more if sentences are longer), and six
+# workers need less than 1.5 GB. The parent process reads the corpora about eight times as fast as
+# one worker cleans them.
 _DEFAULT_MAXIMUM = 6
 
 
@@ -33,17 +33,17 @@ def default_processes() -> int:
 def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], processes: int) -> None:
     """Calls `function(*task)` for each task, in no particular order.
 
-    A task is taken from `tasks` only when a process becomes free, so that at most two tasks wait. A
-    single task runs in this process, and so do all tasks if `processes` is 1.
+    A task is taken from `tasks` only when a process becomes free, so that at most two tasks are
+    waiting. A single task runs in this process, and so do all tasks if `processes` is 1.
 
     Args:
-        function: defined at the top level of a module, so that other processes can import it.
-        tasks: arguments of `function`; they are pickled.
+        function: a function at the top level of a module, so that other processes can import it.
+        tasks: the arguments of each call; they are pickled.
         processes: maximum number of processes.
 
     Raises:
         InputError: a process was killed (status 2).
-        Exception: the first exception of `function`.
+        Exception: the first exception that `function` raises.
     """
     if processes == 1:
         for task in tasks:
@@ -60,12 +60,12 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
             _free(team, processes, stack).give(function, held)
         elif held is not None:
             function(*held)
-        for _ in team:  # in order of completion, to notice a killed worker at once
+        for _ in team:  # in the order in which they finish, to detect a killed worker at once
             _free(team, len(team), stack)
 
 
 def run_apart(function: Callable[..., None], *arguments: Any) -> None:
-    """Calls a function in another process, whose memory is freed and which a signal can end.
+    """Calls a function in another process, so that its memory is freed and a signal can end it.
 
     Raises the same exceptions as `run`.
     """
@@ -79,8 +79,8 @@ def run_apart(function: Callable[..., None], *arguments: Any) -> None:
 def _no_stop() -> Iterator[None]:
     """Delays signals until the end of the block.
 
-    A signal mask would not suffice: it applies only to the main thread, and another thread would
-    receive the signal.
+    A signal mask would not suffice, because it applies only to the main thread, so that another
+    thread would receive the signal.
     """
     came: list[int] = []
     with signals.handled_by(lambda number, _: came.append(number)):
@@ -90,7 +90,10 @@ def _no_stop() -> Iterator[None]:
 
 
 class _Worker:
-    """A worker process, with a connection that sends calls and receives None or an exception."""
+    """A worker process with the connection through which it receives calls and reports their end.
+
+    For each call, the worker sends the exception that the function raised, or None.
+    """
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -99,7 +102,7 @@ class _Worker:
 
     def start(self) -> None:
         """Starts the process, with signals blocked."""
-        with _no_stop():  # interrupted while it starts, the process would print a traceback
+        with _no_stop():  # a process that is interrupted while it starts prints a traceback
             start_deaf(self._process)
         self._theirs.close()  # so that reading ends when the process does
 
@@ -111,7 +114,7 @@ class _Worker:
             self._lost()
 
     def finish(self) -> None:
-        """Waits until the call has ended, and re-raises its exception."""
+        """Waits until the call has ended; raises the exception that the call raised, if any."""
         try:
             error = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -139,7 +142,7 @@ class _Worker:
 
 
 def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _Worker:
-    """Returns an idle worker: a new one if permitted, otherwise the next that finishes."""
+    """Returns a new worker if there are fewer than `processes`, otherwise the next idle worker."""
     if len(team) < processes:
         worker = _Worker()
         stack.callback(worker.end)  # first, because a signal may interrupt the start
@@ -155,13 +158,13 @@ def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _
 def _serve(calls: connection.Connection) -> None:
     """Runs one call after another in a worker process, until the process is killed."""
     end_with_parent()
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has gone
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has ended
         while True:
             calls.send(_outcome(calls))
 
 
 def _outcome(calls: connection.Connection) -> Exception | None:
-    """Makes the next call; returns its exception, which `finish` raises in the parent, or None."""
+    """Runs the next call; returns its exception, which `finish` raises in the parent, or None."""
     try:
         function, task = calls.recv()
         function(*task)

@@ -1,18 +1,18 @@
-"""A small English-German language: a lexicon, and a grammar that writes aligned sentence pairs.
+"""Generates English-German sentence pairs from a lexicon and a grammar.
 
 This package imports nothing from the rest of `nmt`. Its modules, from words to corpora:
 
-- `lexicon` reads the tables in `words/` and fills in regular forms by the rules of `inflection`;
+- `lexicon` reads the tables in `words/` and adds the regular forms, which `inflection` defines;
   `fitting` finds words that make sense together;
-- `phrases` and `clauses` represent meaning, `english` and `german` put it into words, and
-  `analysis` lists the grammatical phenomena in the German clause;
-- `pick_phrases`, `pick_clauses` and `adverbials` choose fitting parts with a random generator;
+- `phrases` and `clauses` represent the meaning of a sentence, `english` and `german` put it into
+  words, and `analysis` lists the grammatical phenomena in a German clause;
+- `pick_phrases`, `pick_clauses` and `adverbials` pick the parts of a sentence at random;
 - `statements`, `descriptions`, `relative_clauses`, `subordinate_clauses`, `anaphora`,
   `infinitives` and `questions` contain a function for each kind of sentence, `sentences` contains
   the functions that they share, and `grammar` defines how often each kind occurs;
-- `corpus` divides sentences among training, validation and test; `contrasts` adds an error to a
-  translation; `dictionary` is a word-for-word baseline; `alignment` finds the words of a pair that
-  translate each other.
+- `corpus` generates the training, validation and test corpora; `contrasts` generates translations
+  with one error; `dictionary` translates word for word, as a baseline; `alignment` computes
+  reference word alignments.
 """
 
 from nmt.demo_language.alignment import Alignment, aligned

@@ -1,4 +1,4 @@
-"""Adverbials of the demo grammar: times, dates, places and single adverbs."""
+"""Picks adverbials at random: times, dates, places and single adverbs."""
 
 from random import Random
 
@@ -28,8 +28,8 @@ def _of_kind(kind: str) -> tuple[Words, ...]:
 
 COMMENTS = _of_kind("comment")
 PAST_COMMENTS = COMMENTS + _of_kind("narrative")
-FREQUENT = _of_kind("frequency")  # often
-HABITUAL = FREQUENT + _of_kind("habit")  # often, usually
+FREQUENT = _of_kind("frequency")  # for example, often
+HABITUAL = FREQUENT + _of_kind("habit")  # for example, usually
 (STILL,) = _of_kind("still")
 PERFECT = _of_kind("perfect")
 HERE = _of_kind("here")
@@ -118,21 +118,21 @@ def _words(phrase: NounPhrase, english_word: str, german_word: str, case: str) -
 
 
 def location(phrase: NounPhrase) -> Words:
-    """Returns a place as an adverbial, such as "in the kitchen" or "at the station"."""
+    """Returns an adverbial of place, such as "in the kitchen" or "at the station"."""
     noun = phrase.noun
     return _words(phrase, noun.english_location, noun.german_location, "dat")
 
 
 def direction(phrase: NounPhrase) -> Words:
-    """Returns the goal of a motion, such as "to the station" (zum Bahnhof)."""
+    """Returns an adverbial of direction, such as "to the station" (zum Bahnhof)."""
     german_word = phrase.noun.german_direction
     return _words(phrase, "to", german_word, "dat" if german_word == "zu" else "acc")
 
 
 def surface(rng: Random, case: str) -> Words:
-    """Picks furniture or a container with a preposition.
+    """Picks a place near furniture or in a container, such as "on the table".
 
-    `case` is "dat" for the place of a thing and "acc" for the goal of a motion.
+    `case` is "dat" for the place where a thing is, and "acc" for the place where it is put.
     """
     if rng.random() < 0.3:
         return _words(NounPhrase(rng.choice(_INSIDE), "the"), "in", "in", case)

@@ -1,7 +1,7 @@
-"""Reference word alignments of sentence pairs, from the lexicon.
+"""Computes reference word alignments of sentence pairs from the lexicon.
 
-Nouns, verbs, adjectives, adverbs and numbers are linked. Articles, pronouns, prepositions,
-auxiliaries and conjunctions are not linked, because their links are often debatable.
+Only nouns, verbs, adjectives, adverbs and numbers are aligned. Articles, pronouns, prepositions,
+auxiliaries and conjunctions are not, because their alignment is often debatable.
 """
 
 import re
@@ -38,7 +38,7 @@ _ENDINGS = ("e", "en", "er", "es", "em")
 class Alignment:
     """The words of a sentence pair and the links between them.
 
-    A predicted link that is in `possible` does not count as an error.
+    An aligner must predict the links in `sure`, and may predict those in `possible`.
     """
 
     source: list[str]
@@ -53,22 +53,22 @@ class _Entry:
 
     english: frozenset[_Words]
     german: frozenset[_Words]
-    prefix: str = ""
-    particle: str = ""  # particle of the English verb; has no German counterpart
+    prefix: str = ""  # separable prefix of the German verb
+    particle: str = ""  # particle of the English verb, which has no German counterpart
 
 
 def words(text: str) -> list[str]:
-    """Splits a text into words, numbers (with their colon) and punctuation marks."""
+    """Splits a text into words, numbers (including times such as 7:30) and punctuation marks."""
     return re.findall(r"[\w']+(?::\d+)?|[^\w\s]", text)
 
 
 def aligned(source: str, target: str) -> Alignment:
     """Aligns an English sentence of the grammar with its German translation.
 
-    Two kinds of words are not linked: words that occur more than once, because the lexicon cannot
-    tell the occurrences apart, and words whose lexicon entries give different links. Expressions
-    that correspond only as a whole ("last week", "im Moment") get possible links between all their
-    words.
+    Words that occur more than once are not aligned, because the lexicon cannot tell the occurrences
+    apart. Words for which two lexicon entries give different links are not aligned, either. If
+    expressions correspond only as a whole, such as "last week" and "letzte Woche", there are
+    possible links between all their words.
     """
     english, german_words = words(source), words(target)
     claims = [
@@ -82,7 +82,7 @@ def aligned(source: str, target: str) -> Alignment:
 
 
 def _as_written(tokens: list[str]) -> list[set[str]]:
-    """Returns the possible spellings of each word; only the first word may be capitalized."""
+    """Returns the spellings of each word to look up: the first word also without its capital."""
     return [{token, token[0].lower() + token[1:]} if i == 0 else {token}
             for i, token in enumerate(tokens)]  # fmt: skip
 
@@ -90,7 +90,7 @@ def _as_written(tokens: list[str]) -> list[set[str]]:
 def _linked(
     entry: _Entry, english: list[set[str]], german_words: list[set[str]]
 ) -> tuple[set[Link], set[Link]] | None:
-    """Returns the sure and possible links of an entry that occurs exactly once in each sentence."""
+    """Returns an entry's sure and possible links, or None unless it occurs once per sentence."""
     first, second = _places(entry.english, english), _places(entry.german, german_words)
     if len(first) != 1 or len(second) != 1:
         return None
@@ -126,7 +126,7 @@ def _single(forms: Iterable[_Words], tokens: list[set[str]]) -> tuple[int, ...]:
 
 
 def _undisputed(claims: list[set[Link]]) -> set[Link]:
-    """Returns all claimed links except for words that two claims link differently."""
+    """Returns all claimed links, except for words that two claims align differently."""
 
     def disputes(one: set[Link], other: set[Link]) -> bool:
         share = any({s for s, _ in one} & {s for s, _ in other}) or (
@@ -143,13 +143,13 @@ def _undisputed(claims: list[set[Link]]) -> set[Link]:
 
 
 def _entries_in(tokens: list[str]) -> Iterator[_Entry]:
-    """Yields each entry once that may have a form among these words."""
+    """Yields the entries that may have a form among the given words, each entry once."""
     by_word = _by_first_word()
     found = [entry for spellings in _as_written(tokens) for word in spellings
              for entry in by_word.get(word, ())]  # fmt: skip
     yield from dict.fromkeys(found)
     for token in tokens:
-        if token[0].isdigit():  # digits are equal in both languages
+        if token[0].isdigit():  # digits are the same in both languages
             yield _entry([token], [token])
 
 

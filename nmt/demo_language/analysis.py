@@ -1,4 +1,4 @@
-"""Lists the grammatical phenomena in a German clause, and the pairs of its English lemmas."""
+"""Lists the grammatical phenomena and the combinations of lemmas in a clause."""
 
 from nmt.demo_language import german
 from nmt.demo_language.clauses import PAST_MODALS, Clause
@@ -48,7 +48,7 @@ def _of_phrase(phrase: Phrase, case: str) -> set[str]:
 
 
 def combinations(clause: Clause) -> set[tuple[str, str]]:
-    """Returns the (verb, object) and (adjective, noun) lemma pairs of the clause."""
+    """Returns the (verb, object) and (adjective, noun) pairs of English lemmas in the clause."""
     subject = clause.subject
     pairs = subject.lemma_pairs if isinstance(subject, NounPhrase) else set()
     for phrase, case in clause.objects():

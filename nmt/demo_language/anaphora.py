@@ -1,4 +1,4 @@
-"""Sentences that refer to a thing by a pronoun: er, sie or es, depending on the noun's gender."""
+"""Sentences with a pronoun for a thing: er, sie or es, depending on the gender of the noun."""
 
 from dataclasses import replace
 from random import Random
@@ -40,7 +40,7 @@ def and_it(rng: Random) -> Draft:
 
 
 def _seconds(rng: Random, first: Verb, noun: Noun) -> list[Verb]:
-    """Returns verbs for a second action on a thing, after the action of the verb `first`."""
+    """Returns verbs for a second action on the thing `noun`, after the action of `first`."""
     layable = noun in OBJECTS[_PUT]
     verbs = [verb for verb in TAKING[noun] if "second" in verb.flags and verb is not first]
     return [_PUT] if layable and (not verbs or chance(rng, 0.4)) else verbs

@@ -1,4 +1,4 @@
-"""The meaning of a clause of the demo language; `english` and `german` put it into words."""
+"""Represents the meaning of a clause; the modules `english` and `german` put it into words."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,13 +19,16 @@ class Words:
     english: str
     german: str
     phenomena: frozenset[str] = frozenset()
-    comma: bool = False  # whether English has a comma after it at the beginning of a sentence
+    comma: bool = False  # whether a comma follows at the beginning of an English sentence
     combinations: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """The meaning of a clause; `front` is the slot of the adverbial that opens it, or ""."""
+    """The meaning of a clause.
+
+    If an adverbial opens the clause, `front` is the name of its slot, such as "time".
+    """
 
     subject: Phrase
     verb: Verb
@@ -44,11 +47,11 @@ class Clause:
 
     @property
     def fronted(self) -> Words | None:
-        """The adverbial that opens the clause."""
+        """The adverbial that opens the clause, or None."""
         return getattr(self, self.front) if self.front else None
 
     def later(self, slot: str) -> Words | None:
-        """Returns the adverbial of a slot ("time", "place", ...), unless it opens the clause."""
+        """Returns the adverbial in a slot such as "time", or None if it opens the clause."""
         return None if slot == self.front else getattr(self, slot)
 
     def objects(self) -> Iterator[tuple[Phrase, str]]:

@@ -1,7 +1,7 @@
-"""Writes contrastive pairs: a sentence with its translation, and a translation with one error.
+"""Generates contrastive pairs: a source, its translation, and a translation with one error.
 
-The error is exact: the wrong translation differs from the right one in one grammatical phenomenon
-and is wrong for every reading of the source.
+The wrong translation differs from the right translation in a single grammatical phenomenon, and it
+is wrong for every reading of the source.
 """
 
 import re
@@ -32,7 +32,7 @@ _CLAUSES = ((that_clauses, ("that", ", dass")), (whether_clauses, ("whether", ",
 
 @dataclass(frozen=True)
 class ContrastivePair:
-    """A source with a right and a wrong translation, and the phenomenon that the error violates."""
+    """A source with a right and a wrong translation, and the phenomenon that the error concerns."""
 
     source: str
     right: str
@@ -41,10 +41,10 @@ class ContrastivePair:
 
 
 def contrastive_pairs(pairs: int, seed: int, split: str) -> Iterator[ContrastivePair]:
-    """Yields `pairs` contrastive pairs of each phenomenon, with different sources.
+    """Yields `pairs` contrastive pairs for each phenomenon, with different sources.
 
-    The sentences are those of a split of the demo corpus: with "test", each has a combination of
-    words that no training sentence has.
+    The sources belong to the given split of the demo corpus. If the split is "test", for example,
+    each source has a combination of words that does not occur in training sentences.
 
     Raises:
         OutOfSentences: raised during iteration if the grammar finds no more new sentences.
@@ -67,7 +67,7 @@ def contrastive_pairs(pairs: int, seed: int, split: str) -> Iterator[Contrastive
 
 
 def _agreement(rng: Random) -> tuple[Draft, str]:
-    """Exchanges singular and plural of the finite verb: "Die Frau lesen das Buch"."""
+    """Exchanges singular and plural of the finite verb, as in "Die Frau lesen das Buch"."""
     clause = with_adverbials(rng, pick_any_clause(rng))
     other = replace(clause, subject=HE if clause.subject.plural else THEY)
     forms = (german.verb_group(each, "second")[0] for each in (clause, other))
@@ -76,7 +76,7 @@ def _agreement(rng: Random) -> tuple[Draft, str]:
 
 
 def _case(rng: Random) -> tuple[Draft, str]:
-    """Exchanges accusative and dative of an object: "Ich helfe den Mann"."""
+    """Exchanges accusative and dative of an object, as in "Ich helfe den Mann"."""
     clause = with_adverbials(rng, pick_any_clause(rng))
     draft = said(clause)
     objects = [(clause.accusative, "acc"), (clause.dative, "dat")]
@@ -87,7 +87,7 @@ def _case(rng: Random) -> tuple[Draft, str]:
 
 
 def _verb_final(rng: Random) -> tuple[Draft, str]:
-    """Puts the finite verb of a subordinate clause second: "Ich weiß, dass er liest das Buch"."""
+    """Puts the verb of a subordinate clause second, as in "Ich weiß, dass er liest das Buch"."""
     clauses, link = rng.choice(_CLAUSES)
     main, sub = clauses(rng)
     return joined(main, sub, link), joined(main, sub, link, "second").target
@@ -103,7 +103,7 @@ def _negation(rng: Random, *, is_deleted: bool) -> tuple[Draft, str]:
 
 
 def _separable_verb(rng: Random) -> tuple[Draft, str]:
-    """Leaves the prefix of a finite verb in its place: "Er anruft die Frau"."""
+    """Does not separate the prefix from the finite verb, as in "Er anruft die Frau"."""
     verb = rng.choice(_SEPARABLE)
     subject = pick_subject(rng, verb)
     tense = pick_tense(rng, verb, subject, "present past")
@@ -121,7 +121,7 @@ def _separable_verb(rng: Random) -> tuple[Draft, str]:
 
 
 def _exchanged(text: str, words: str, others: str) -> str:
-    """Replaces `words` if they occur exactly once; otherwise returns the text as it is."""
+    """Replaces `words` with `others` if they occur exactly once; otherwise changes nothing."""
     pattern = rf"\b{re.escape(words)}\b"
     return re.sub(pattern, others, text) if len(re.findall(pattern, text)) == 1 else text
 

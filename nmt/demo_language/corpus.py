@@ -1,10 +1,12 @@
 """Generates corpora of any size from a seed and a split.
 
-The seed, the split and the index of a block determine its pairs, so that several processes can
-write one corpus together. Every (verb, object) and (adjective, noun) combination of lemmas belongs
-to one split, by its hash. Training sentences contain only training combinations. A test
-(validation) sentence contains at least one test (validation) combination, and otherwise only
-training combinations. Splits therefore never share a sentence, even with different seeds.
+A corpus consists of blocks. The pairs of a block depend only on the seed, the split and the index
+of the block, so that several processes can generate one corpus in parallel.
+
+Every (verb, object) or (adjective, noun) combination of lemmas belongs to one split, which its hash
+determines. Training sentences contain only combinations of the training split. A validation or test
+sentence contains at least one combination of its own split; its other combinations belong to the
+training split. Therefore two splits never share a sentence, even if their seeds differ.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,8 +36,8 @@ PHENOMENA: tuple[str, ...] = (
 SPLITS = ("train", "validation", "test")
 _VALIDATION_PERCENT = 5
 _TEST_PERCENT = 5
-BLOCK_PAIRS = 100_000  # size of a block, in which all pairs differ
-PATIENCE = 5_000  # maximum number of consecutive sentences without a new one for the split
+BLOCK_PAIRS = 100_000  # number of pairs in a block; all of them differ
+PATIENCE = 5_000  # maximum number of consecutive sentences that are not new or not of the split
 
 
 class OutOfSentences(ValueError):
@@ -44,7 +46,7 @@ class OutOfSentences(ValueError):
 
 @dataclass(frozen=True)
 class DemoPair:
-    """A sentence in both languages, and the phenomena (from `PHENOMENA`) in the German."""
+    """A sentence in both languages, and the phenomena (see `PHENOMENA`) in the German sentence."""
 
     source: str  # English
     target: str  # German
@@ -52,16 +54,16 @@ class DemoPair:
 
 
 def demo_pairs(pairs: int, seed: int, split: str, first: int = 0) -> Iterator[DemoPair]:
-    """Yields `pairs` sentence pairs of a split ("train", "validation" or "test").
+    """Yields the sentence pairs `first` to `pairs` - 1 of a corpus.
 
     All pairs within a block of `BLOCK_PAIRS` pairs differ; pairs in different blocks may be equal.
-    A longer corpus with the same seed begins with all pairs of a shorter one.
+    A longer corpus with the same seed and split begins with all pairs of a shorter corpus.
 
     Args:
-        pairs: number of pairs.
+        pairs: number of pairs in the corpus.
         seed: random seed of the corpus.
-        split: name of the split.
-        first: index of the first pair.
+        split: split of the corpus: "train", "validation" or "test".
+        first: index of the first pair to yield.
 
     Raises:
         ValueError: a number is negative, or the split is unknown.
@@ -81,7 +83,7 @@ def _from(first: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
 
 
 def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
-    """Yields the pairs `begin`, `begin` + 1, ... of a split, all different."""
+    """Yields the first `pairs` pairs of the block that starts at index `begin`."""
     number = begin // BLOCK_PAIRS
     rng = Random(f"demo/{seed}/{split}" + (f"/{number}" if number else ""))
     sources: set[str] = set()
@@ -102,14 +104,14 @@ def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
 
 
 def belongs(combinations: Iterable[tuple[str, str]], split: str) -> bool:
-    """Returns whether a sentence with the given combinations belongs to the split."""
+    """Returns whether a sentence with the given lemma combinations belongs to the split."""
     splits = {combination_split(*combination) for combination in combinations}
     return (split == "train" and not splits) or split in splits <= {"train", split}
 
 
 @cache
 def combination_split(first: str, second: str) -> str:
-    """Returns the split of a combination of two English lemmas; it is the same on every machine."""
+    """Returns the split to which a combination of two English lemmas belongs."""
     percent = int.from_bytes(sha256(f"{first}|{second}".encode()).digest()[:4]) % 100
     if percent < _TEST_PERCENT:
         return "test"

@@ -1,4 +1,4 @@
-"""Descriptions: sentences with "there is" or "to be", prices, ages, times and comparisons."""
+"""Sentences with "there is" or "to be", prices, ages, times and comparisons."""
 
 from dataclasses import replace
 from random import Random

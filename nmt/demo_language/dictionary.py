@@ -1,4 +1,4 @@
-"""A word-for-word baseline: dictionary lookup without grammar."""
+"""Translates word for word with a dictionary and without grammar, as a baseline."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from nmt.demo_language.lexicon import (
 
 
 def _entries() -> Iterator[tuple[str, str]]:
-    """Yields English word forms with their German dictionary forms; an English form may repeat."""
+    """Yields English word forms with German dictionary forms; an English form may recur."""
     for table in (DICTIONARY_WORDS, NUMBERS, MONTHS, WEEKDAYS, ORDINALS):
         yield from table.items()
     for noun in NOUNS:
@@ -46,7 +46,7 @@ def _dictionary() -> dict[str, str]:
 def word_for_word(source: str) -> str:
     """Replaces each English word with its German dictionary form, and keeps the word order.
 
-    Looks up inflected forms by their lemma, and keeps numbers and unknown words.
+    The German words are not inflected. Digits and unknown words are kept.
     """
     tokens = re.findall(r"[\w']+(?::\d+)?|[^\w\s]", source)
     words = [_dictionary().get(token.lower(), token) for token in tokens]

@@ -1,9 +1,9 @@
-"""Writes clauses in English: the verb group with its auxiliaries, and the word order."""
+"""Writes clauses in English: verb groups with auxiliaries, and word order."""
 
 from nmt.demo_language.clauses import MODALS, PAST_MODALS, Clause
 from nmt.demo_language.phrases import Phrase
 
-# Forms of "want to" and "have to": third person singular, other persons, after "do"
+# Forms of "want to" and "have to": in the third person singular, in other persons, and after "do"
 _FULL_VERBS = {
     "want to": ("wants to", "want to", "want to"),
     "wanted to": ("wanted to", "wanted to", "want to"),
@@ -24,7 +24,7 @@ def statement(clause: Clause) -> str:
 
 
 def question(clause: Clause, question_words: str = "") -> str:
-    """Returns the clause as a question; `question_words` must not be its subject."""
+    """Returns the clause as a question; `question_words` must not be the subject."""
     operator, rest = _verb_group(clause, question=True)
     words = [question_words, operator, clause.subject.english(), "not" if clause.negated else ""]
     return _text([*words, _slot(clause, "frequency"), rest, *_tail(clause)])
@@ -71,7 +71,7 @@ def _modal(clause: Clause, question: bool) -> tuple[str, str]:
     if modal == "may" and not question:
         return _be(subject, past=False), f"allowed to {verb}"
     if modal not in _FULL_VERBS:
-        operator, _, rest = modal.partition(" ")  # would like to
+        operator, _, rest = modal.partition(" ")  # "would like to", for example
         return operator, f"{rest} {verb}".strip()
     third, other, base = _FULL_VERBS[modal]
     if question or clause.negated:

@@ -1,7 +1,7 @@
-"""Finds words that make sense together, by the classes of the lexicon.
+"""Finds words that make sense together, based on their classes in the lexicon.
 
 The grammar picks verbs and adjectives for nouns, and places for people, from the tuples in this
-module. The tuples have the order of the lexicon.
+module. The tuples are in the order of the lexicon.
 """
 
 from itertools import accumulate
@@ -10,7 +10,7 @@ from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun,
 
 
 def nouns_of(*classes: str) -> tuple[Noun, ...]:
-    """Returns the nouns in any of the classes; each English noun also names a class of its own."""
+    """Returns the nouns in any of the classes; an English noun can be given instead of a class."""
     wanted = frozenset(classes)
     return tuple(noun for noun in NOUNS if noun.classes & wanted)
 
@@ -43,8 +43,8 @@ def _fitting(noun: Noun) -> tuple[Adjective, ...]:
 OBJECTS = {verb: nouns_of(*verb.objects) for verb in VERBS}
 TAKING = {noun: _taking(noun) for noun in NOUNS}
 FITTING = {noun: _fitting(noun) for noun in NOUNS}
-# Cumulative weights of OBJECTS. Nouns that few verbs take have larger weights, so that all nouns
-# occur about equally often.
+# Cumulative weights of the nouns in OBJECTS. Nouns that are the object of few verbs have larger
+# weights, so that all nouns occur about equally often.
 OBJECT_WEIGHTS = {
     verb: list(accumulate(1 / max(1, len(TAKING[noun])) ** 1.5 for noun in OBJECTS[verb]))
     for verb in VERBS
@@ -62,10 +62,10 @@ _ANIMAL_PLACES = nouns_of("animal_place")
 TRANS, DAT, PREP, GIVE = (verbs_of(frame) for frame in ("trans", "dat", "prep", "give"))
 REST, MOTION = verbs_of("rest"), verbs_of("motion")
 (BE,) = verbs_of("be")
-# "count" needs several things.
+# The verbs whose object can be singular; the object of "count" is plural.
 SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Returns the places where `subject` may be or go; None: a person (a pronoun)."""
+    """Returns the places where `subject` may be or go; None stands for a person."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

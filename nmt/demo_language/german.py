@@ -1,7 +1,7 @@
 """Writes clauses in German: verb forms, the verbal bracket, and word order.
 
-There are three word orders, named after the place of the finite verb: "second" (statement), "first"
-(question, request) and "final" (subordinate clause).
+There are three word orders, which are named after the position of the finite verb: "second" in
+statements, "first" in questions and requests, and "final" in subordinate clauses.
 """
 
 import re
@@ -27,7 +27,7 @@ _IRREGULAR_PRESENT = {  # first person singular (ich) and third person plural (s
     "mögen": ("mag", "mögen"),
     "wissen": ("weiß", "wissen"),
 }
-# Verbs that have a preterite also in questions: "war er ...", "mochte er ..."
+# Verbs that have a preterite even in questions, such as "war er ..." and "mochte er ..."
 _ALWAYS_PRETERITE = ("sein", "haben", "kennen", "mögen")
 _EARLY_ADVERBS = ("oft", "immer", "manchmal", "selten", "meistens", "gerade")
 
@@ -35,7 +35,7 @@ _EARLY_ADVERBS = ("oft", "immer", "manchmal", "selten", "meistens", "gerade")
 def worded(clause: Clause, order: str, question_words: str = "") -> str:
     """Returns the clause in German, without a capital letter and a full stop.
 
-    `order` is "second", "first" or "final"; see the module.
+    `order` is "second", "first" or "final" (see the docstring of the module).
     """
     finite, bracket = verb_group(clause, order)
     if order == "second" and not clause.front:
@@ -49,19 +49,16 @@ def worded(clause: Clause, order: str, question_words: str = "") -> str:
 
 
 def infinitive(clause: Clause) -> str:
-    """Returns the clause as an infinitive with "zu" and without its subject.
-
-    An example is "die Frau heute anzurufen".
-    """
+    """Returns the clause as an infinitive without its subject: "die Frau heute anzurufen"."""
     verb = clause.verb
     zu = f"{verb.prefix}zu{verb.german}" if verb.prefix else f"zu {verb.german}"
     return _text([*_middle(clause), zu])
 
 
 def verb_group(clause: Clause, order: str) -> tuple[str, str]:
-    """Returns the two parts of the verbal bracket: the finite verb, and the verb form at the end.
+    """Returns the two parts of the verbal bracket: the finite verb, and the part at the end.
 
-    The second part is a prefix, participle or infinitive, or "" if there is none.
+    The second part is a prefix, a participle or an infinitive, or "" if there is none.
     """
     verb, subject, tense = clause.verb, clause.subject, clause.tense
     # The English past becomes a preterite in statements and a perfect in questions.
@@ -105,10 +102,10 @@ def _by_person(subject: Phrase, first: str, third: str, plural: str) -> str:
 
 
 def _subject_and_middle(clause: Clause) -> list[str]:
-    """Returns the subject and everything up to the end of the verbal bracket.
+    """Returns the subject and the parts from `_middle`, in order.
 
-    If the subject is a noun, it follows an object pronoun ("ihn der Mann"), unless the pronoun
-    could be mistaken for the subject ("die Frau sie").
+    A subject that is a noun follows an object pronoun, as in "ihn der Mann", unless the pronoun
+    could be mistaken for the subject, as in "die Frau sie".
     """
     subject, middle = clause.subject, _middle(clause)
     objects = [phrase for phrase in (clause.dative, clause.accusative) if phrase]
@@ -122,7 +119,7 @@ def _subject_and_middle(clause: Clause) -> list[str]:
 
 
 def _middle(clause: Clause) -> list[str]:
-    """Returns the objects, predicate and adverbials, without those that open the clause."""
+    """Returns the objects, predicate and adverbials, without the one that opens the clause."""
     objects = _objects(clause)
     pronouns = [text for text, phrase in objects if phrase.is_pronoun]
     known = [text for text, phrase in objects if not (phrase.is_pronoun or phrase.new)]
@@ -130,7 +127,7 @@ def _middle(clause: Clause) -> list[str]:
     nicht = clause.negated and not _negates_with_kein(clause)
     time, frequency = _german(clause.later("time")), _german(clause.later("frequency"))
     words = [*pronouns, *known, time, "nicht"] if nicht else [*pronouns, time, *known]
-    # "oft das Buch" and "oft dem Mann", but "das Buch schon"
+    # It is "oft das Buch" and "oft dem Mann", but "das Buch schon".
     last = [text for text, phrase in objects if phrase is (clause.accusative or clause.dative)]
     early = frequency in _EARLY_ADVERBS and last and last == known[-1:]
     words.insert(len(words) - 1 if early else len(words), frequency)
@@ -142,7 +139,7 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _objects(clause: Clause) -> list[tuple[str, Phrase]]:
-    """Returns the dative and accusative objects in order: pronouns first, otherwise the dative."""
+    """Returns the dative object before the accusative object, unless the latter is a pronoun."""
     kein = _negates_with_kein(clause)
     pairs = []
     if clause.dative:

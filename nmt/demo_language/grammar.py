@@ -1,8 +1,8 @@
-"""The grammar of the demo language: the kinds of sentences and their frequencies.
+"""Defines the kinds of sentences in the demo language and their frequencies.
 
-Each English sentence has exactly one German translation, because some choices are fixed: "you" is
-"Sie"; the English past is a preterite in statements and a perfect in questions; "it" takes the
-gender of the noun that it refers to.
+Each English sentence has exactly one German translation, because some choices are fixed. "You" is
+always translated as "Sie". The English past becomes a preterite in statements and a perfect in
+questions. "It" becomes a pronoun with the gender of the noun that it refers to.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from nmt.demo_language import (
 )
 from nmt.demo_language.sentences import Draft
 
-_PATTERNS: tuple[tuple[Callable[[Random], Draft], int], ...] = (  # weights out of 112
+_PATTERNS: tuple[tuple[Callable[[Random], Draft], int], ...] = (  # with weights, which sum to 112
     (statements.statement, 27),
     (relative_clauses.relative, 13),
     (subordinate_clauses.subordinate, 10),
@@ -45,5 +45,5 @@ _WEIGHTS = list(accumulate(weight for _, weight in _PATTERNS))
 
 
 def sentence(rng: Random) -> Draft:
-    """Writes a random sentence pair; a later call may return the same pair."""
+    """Writes a random sentence pair; later calls may return the same pair again."""
     return rng.choices(_WRITERS, cum_weights=_WEIGHTS)[0](rng)

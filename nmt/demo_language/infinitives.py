@@ -1,4 +1,4 @@
-"""Sentences with an infinitive after verbs such as "try", or as the purpose of going somewhere."""
+"""Sentences with an infinitive after verbs such as "try", or with an infinitive of purpose."""
 
 from dataclasses import replace
 from random import Random
@@ -29,7 +29,7 @@ def purpose(rng: Random) -> Draft:
 
 
 def _task(rng: Random, subject: Phrase) -> Clause:
-    """Picks a clause for what `subject` tries to do, or goes somewhere to do."""
+    """Picks the clause with the given subject that becomes the infinitive."""
     verb = rng.choice(rng.choices((TRANS, DAT, PREP, GIVE), (6, 1, 1, 1))[0])
     while verb.flags & {"state", "static"}:
         verb = rng.choice(TRANS)

@@ -1,15 +1,15 @@
-"""Regular inflection in both languages; the tables of the lexicon contain the irregular forms."""
+"""Forms regular inflections in both languages; the lexicon contains the irregular forms."""
 
 import re
 
 
 def english_plural(noun: str) -> str:
-    """Returns the regular English plural: boxes, ladies, dogs."""
+    """Returns the plural of an English noun, such as "boxes", "ladies" or "dogs"."""
     return _with_s(noun, hissing=r"(s|x|z|ch|sh)$")
 
 
 def english_third(verb: str) -> str:
-    """Returns the third person singular present: buys, goes, carries."""
+    """Returns the third person singular present of an English verb, such as "buys" or "goes"."""
     return _with_s(verb, hissing=r"(s|x|z|ch|sh|o)$")
 
 
@@ -20,24 +20,29 @@ def _with_s(word: str, hissing: str) -> str:
 
 
 def english_gerund(verb: str) -> str:
-    """Returns the gerund: buying, dancing, seeing."""
+    """Returns the gerund of an English verb, such as "buying" or "dancing"."""
     return (verb[:-1] if re.search(r"[^e]e$", verb) else verb) + "ing"
 
 
 def english_past(verb: str) -> str:
-    """Returns the past and the participle, which are equal for a regular verb: danced, carried."""
+    """Returns the past of a regular English verb, such as "danced"; it is also the participle."""
     if verb.endswith("e"):
         return verb + "d"
     return verb[:-1] + "ied" if re.search(r"[^aeiou]y$", verb) else verb + "ed"
 
 
 def weak_form(noun: str) -> str:
-    """Returns the form of a weak masculine in all cases but the nominative: Jungen, Studenten."""
+    """Returns the form of a weak masculine noun in all cases except the nominative: "Jungen"."""
     return noun + ("n" if re.search(r"(e|er|ar)$", noun) else "en")
 
 
 def german_genitive(noun: str, gender: str, *, weak: bool) -> str:
-    """Returns the genitive singular for gender "m", "f" or "n": Hundes, Katze, Löwen."""
+    """Returns the genitive singular of a German noun, such as "Hundes", "Katze" or "Löwen".
+
+    Args:
+        gender: "m", "f" or "n".
+        weak: whether the noun is a weak masculine.
+    """
     if gender == "f":
         return noun
     if weak:
@@ -51,17 +56,17 @@ def german_genitive(noun: str, gender: str, *, weak: bool) -> str:
 
 
 def german_third(verb: str) -> str:
-    """Returns the third person singular present: kauft, arbeitet."""
+    """Returns the third person singular present of a German verb, such as "kauft"."""
     return _stem(verb) + ("et" if _needs_e(verb) else "t")
 
 
 def german_preterite(verb: str) -> str:
-    """Returns the singular preterite: kaufte, arbeitete."""
+    """Returns the singular preterite of a German verb, such as "kaufte"."""
     return german_third(verb) + "e"
 
 
 def german_participle(verb: str) -> str:
-    """Returns the participle, with ge- (gekauft) or without (bestellt, repariert)."""
+    """Returns the participle of a German verb, such as "gekauft", "bestellt" or "repariert"."""
     without_ge = verb.endswith("ieren") or re.match(r"(be|emp|ent|er|ver|zer)", verb)
     return ("" if without_ge else "ge") + german_third(verb)
 
@@ -71,5 +76,5 @@ def _stem(verb: str) -> str:
 
 
 def _needs_e(verb: str) -> bool:
-    """Returns whether -t and -te need a linking e, as in "arbeitet" but not in "wohnt"."""
+    """Returns whether an e precedes the endings -t and -te, as in "arbeitet"."""
     return bool(re.search(r"[td]$|[^lrhmnaeiouäöü][mn]$", _stem(verb)))

@@ -1,60 +1,100 @@
-"""Reads the words of the demo language, with their meanings, inflection and combinations.
+"""Reads the words of the demo language with their inflected forms and their categories.
 
 The tables `words/*.tsv` have tab-separated columns and one word per line. Each English word has one
-German word per part of speech, so that the English sentence determines the German one. An
-empty cell means that the form is regular (`nmt.demo_language.inflection`) or does not apply.
-Multiple entries in a cell are separated by spaces. The order of the lines affects which sentences
-are generated from a seed.
+German word per part of speech, so that an English sentence determines its German translation. An
+empty cell means that the form is regular (see `nmt.demo_language.inflection`) or that the word has
+no such form. Multiple values in a cell are separated by spaces. The order of the lines affects
+which sentences are generated from a seed.
 
-nouns.tsv
-    english, english_plural, german, german_plural: a mass noun has "-" in both plural columns.
-    gender: m, f or n.
-    declension: "weak" for nouns such as Junge (accusative: den Jungen); otherwise empty.
+The table of nouns, nouns.tsv, has these columns:
+    english, german: the singular in both languages.
+    english_plural, german_plural: the plural in both languages; "-" if the noun is a mass noun.
+    gender: German gender: m, f or n.
+    declension: "weak" for nouns such as "Junge" (accusative "den Jungen"); otherwise empty.
     genitive: German genitive singular.
-    english_location, german_location: for places, the prepositions of "in the house".
-    german_direction: for places, the German preposition of "to the house" (ins Haus, zum Markt).
-    classes: categories that verbs and adjectives refer to; own: may follow "my"; animal_place:
-        where animals are; home: where people live; destination: where people travel; arrival: where
-        people arrive; trade: an occupation; roomy: holds small things; unit: a unit of time.
+    english_location, german_location: if the noun is a place, the prepositions for being there,
+        such as "in" in "in the house".
+    german_direction: if the noun is a place, the German preposition for going there, such as "in"
+        in "ins Haus" and "zu" in "zum Markt".
+    classes: categories that determine where the noun can occur. Most classes, such as "food", are
+        used in the columns `objects` of verbs and `suits` of adjectives. Other classes are:
+        own: nouns that can follow "my".
+        animal_place: places where animals are.
+        home: places where people live.
+        destination: places to which people travel.
+        arrival: places at which people arrive.
+        trade: occupations.
+        roomy: containers of small things.
+        unit: units of time.
 
-verbs.tsv
-    english, english_third, english_gerund, english_past, english_participle: the English forms.
-    particle, preposition: English words that belong to the verb, as in "wake up" and "look for".
-    prefix, german: the separable prefix, and the infinitive without the prefix (an, rufen).
-    german_third, german_preterite: third person singular, without the prefix.
-    german_participle: participle with the prefix.
-    auxiliary: the auxiliary of the perfect, haben or sein.
-    frame: the complements that the verb needs: trans (an accusative), dat (a dative), prep
-        (german_preposition with a phrase), give (a dative person and an accusative), rest
-        (nothing; a place is optional), motion (a destination), ride (a public vehicle as subject),
-        event (an event as subject), belong (a dative owner), cost (a price), put (a thing and its
-        destination), be, and that, whether, infinitive for the following clause.
-    german_preposition, case: preposition and case (acc or dat) of the object (of two, the last).
-    objects: nouns, or classes of nouns, that can be the object.
-    flags: static: has no English progressive; state: also takes no adverbial of time; animal: the
-        subject can also be an animal; located: the place is of class arrival; nowhere: takes no
-        place; placed: the object is seen or obtained somewhere; getting: the object should not
-        follow "my"; familiar: the object should not follow "a" or "some"; first, second: can
-        be the first or the second verb in "found the key and sold it"; unasked: not after
-        "please".
+The table of verbs, verbs.tsv, has these columns:
+    english, english_third, english_gerund, english_past, english_participle: the infinitive, third
+        person singular, gerund, past and participle in English.
+    particle, preposition: English words that belong to the verb, such as "up" in "wake up" and
+        "for" in "look for".
+    prefix, german: the separable prefix of the German verb and the infinitive without the prefix,
+        such as "an" and "rufen".
+    german_third, german_preterite: third person singular in the present and the preterite, without
+        the prefix.
+    german_participle: German participle with the prefix.
+    auxiliary: auxiliary of the German perfect, "haben" or "sein".
+    frame: the complements that the verb needs:
+        trans: an accusative object.
+        dat: a dative object.
+        prep: an object with `german_preposition`.
+        give: a person as the dative object, and an accusative object.
+        rest: none; a place is possible.
+        motion: a destination.
+        ride: a public vehicle as the subject.
+        event: an event as the subject.
+        belong: an owner as the dative object.
+        cost: a price.
+        put: a thing as the accusative object, and the place where it is put.
+        be: a predicate.
+        that, whether, infinitive: a clause of this kind.
+    german_preposition, case: German preposition and case (acc or dat) of the object; if the verb
+        has two objects, of the last object.
+    objects: English nouns and classes of nouns that can be the object.
+    flags: properties of the verb:
+        static: has no progressive in English.
+        state: has no progressive in English, and takes no adverbial of time.
+        animal: its subject can also be an animal.
+        located: its place must be in the class "arrival".
+        nowhere: takes no place.
+        placed: can take a place, which is where the object is seen or obtained.
+        getting: its object should not follow "my".
+        familiar: its object should not follow "a" or "some".
+        first, second: can be the first or the second verb in sentences such as "The boy found the
+            key and sold it".
+        unasked: cannot follow "please".
 
-adjectives.tsv
-    english, english_comparative (empty: more ...), german, german_comparative.
-    stem: the German form before an ending (teuer: teur-).
-    kind: `colour` or `absolute`, for adjectives without degrees such as "very".
-    suits: nouns, or classes of nouns, that the adjective fits.
+The table of adjectives, adjectives.tsv, has these columns:
+    english, german: the adjective in both languages.
+    english_comparative, german_comparative: the comparative in both languages; the regular English
+        comparative has "more".
+    stem: German form before an ending if it differs from `german`, such as "teur" for "teuer".
+    kind: `colour` or `absolute` for adjectives that cannot follow a degree such as "very".
+    suits: English nouns and classes of nouns that the adjective can describe.
 
-adverbials.tsv
-    english, german.
-    kind: past, future, present, progressive (times for these tenses); frequency (with present and
-        past), habit (with the present), still, perfect; manner; comment, narrative (a comment on
-        the past); here (places); degree (of an adjective).
-    front: "comma" if English has a comma after the adverbial at the beginning of a sentence.
+The table of adverbials, adverbials.tsv, has these columns:
+    english, german: the adverbial in both languages.
+    kind: the use of the adverbial:
+        past, future, present, progressive: a time in a clause with this tense.
+        frequency: a frequency in the present or past.
+        habit: a frequency in the present.
+        still: only the adverb "still".
+        perfect: an adverb in the perfect, such as "already".
+        manner: an adverb of manner.
+        comment: a comment on a clause in any tense.
+        narrative: a comment on a clause in the past.
+        here: a place.
+        degree: a degree of an adjective.
+    front: "comma" if a comma follows the adverbial at the beginning of an English sentence.
 
-other_words.tsv
+The table of other words, other_words.tsv, has these columns:
     english, german: the word in both languages.
-    kind: number, ordinal, month, weekday, or dictionary (words such as pronouns, which only the
-        word-for-word baseline looks up).
+    kind: number, ordinal, month, weekday or dictionary. Words of the kind "dictionary", such as
+        pronouns, are used only by the word-for-word baseline.
 """
 
 from collections.abc import Iterator
@@ -68,7 +108,7 @@ _Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun in both languages; the plurals of a mass noun are ""."""
+    """A noun in both languages; the plural forms of a mass noun are empty strings."""
 
     english: str
     english_plural: str
@@ -146,7 +186,7 @@ class Adverbial:
 
 
 def rows(table: str) -> Iterator[_Row]:
-    """Yields each line of a table, such as "nouns", as a dictionary of cells by column name."""
+    """Yields each line of a table such as "nouns" as a dictionary of cells by column name."""
     text = (files(__package__) / "words" / f"{table}.tsv").read_text(encoding="utf-8")
     header, *lines = (line.split("\t") for line in text.splitlines())
     for cells in lines:
@@ -209,7 +249,7 @@ NOUNS: tuple[Noun, ...] = tuple(map(_noun, rows("nouns")))
 VERBS: tuple[Verb, ...] = tuple(map(_verb, rows("verbs")))
 ADJECTIVES: tuple[Adjective, ...] = tuple(map(_adjective, rows("adjectives")))
 ADVERBIALS: tuple[Adverbial, ...] = tuple(Adverbial(**row) for row in rows("adverbials"))
-# English and German words
+# From English words to German words
 NUMBERS = _words_of("number")
 ORDINALS = _words_of("ordinal")
 MONTHS = _words_of("month")

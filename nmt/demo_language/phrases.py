@@ -1,8 +1,8 @@
-"""Noun phrases and pronouns of the demo grammar, with their German cases.
+"""Defines noun phrases and pronouns, which can be written in English and in each German case.
 
-A phrase returns its English text, and its German text in each case ("nom", "acc", "dat", "gen").
-The German text has articles, weak, mixed and strong adjective endings, weak masculines and the
-dative -n.
+The cases are "nom", "acc", "dat" and "gen". The German text has the correct articles, the weak,
+mixed or strong endings of adjectives, and the endings of weak masculine nouns and of dative
+plurals.
 """
 
 import re
@@ -18,7 +18,7 @@ _Table = dict[str, dict[str, str]]
 
 
 def _table(m: str, f: str, n: str, pl: str) -> _Table:
-    """Returns a table of forms by gender (or "pl") and case, parsed from lines of text."""
+    """Returns forms by gender (or "pl") and case; each argument lists the forms of all cases."""
     rows = {"m": m, "f": f, "n": n, "pl": pl}
     return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
 
@@ -64,9 +64,10 @@ def _indefinite_article(following: str) -> str:
 class NounPhrase:
     """A noun with its determiner ("" for none), adjective, and a genitive or relative clause.
 
-    `attribute` (a genitive) and `relative` (a relative clause) are texts in both languages; a
-    German relative clause includes its commas. `phenomena` and `combinations` are those of the
-    relative clause. `owner` is the row (see `row`) of the noun that "whose" refers to.
+    `attribute` is a genitive, and `relative` is a relative clause; both are texts in English and
+    German, and the German relative clause includes its commas. `phenomena` and `combinations` are
+    those of the relative clause. If the determiner is "whose", `owner` is the row (see `row`) of
+    the noun that "whose" refers to.
     """
 
     noun: Noun
@@ -84,12 +85,12 @@ class NounPhrase:
 
     @property
     def row(self) -> str:
-        """The row of the noun in the tables of endings: "pl", or the gender of a singular."""
+        """The row of the noun in the tables of endings: "pl", or the gender if it is singular."""
         return "pl" if self.plural else self.noun.gender
 
     @property
     def indefinite(self) -> bool:
-        """Whether the phrase has the indefinite article or none, so that its negation is kein."""
+        """Whether the phrase has an indefinite or no article, so that it is negated with "kein"."""
         return self.determiner in _INDEFINITE
 
     @property
@@ -99,7 +100,7 @@ class NounPhrase:
 
     @property
     def new(self) -> bool:
-        """Whether the phrase introduces something new, which comes late in a German clause."""
+        """Whether the phrase introduces something new; it then comes late in a German clause."""
         return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
 
     @property
@@ -109,7 +110,7 @@ class NounPhrase:
 
     @property
     def lemma_pairs(self) -> set[tuple[str, str]]:
-        """The (adjective, noun) pair of English lemmas, and the pairs of its relative clause."""
+        """The (adjective, noun) pair of English lemmas, and the pairs in the relative clause."""
         own = {(self.adjective.english, self.noun.english)} if self.adjective else set()
         return own | self.combinations
 
@@ -122,7 +123,7 @@ class NounPhrase:
         return " ".join(filter(None, parts))
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """Returns the German text in one case; if `negated`, an indefinite phrase has "kein"."""
+        """Returns the German text in a case; if `negated`, an indefinite phrase has "kein"."""
         determiner = "no" if negated and self.indefinite else self.determiner
         row = self.row
         owner = _RELATIVE_PRONOUN[self.owner]["gen"] if self.owner else ""
@@ -163,7 +164,7 @@ def _noun_form(noun: Noun, plural: bool, case: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
-    """A personal pronoun, or a word that is used like one, such as "nobody" or "who"."""
+    """A personal pronoun, or a word that is used like a pronoun, such as "nobody" or "who"."""
 
     subject: str
     object: str
@@ -247,7 +248,7 @@ _CONTRACTIONS = {
 
 
 def prepositional(preposition: str, case: str, phrase: Phrase) -> str:
-    """Joins a German preposition and its phrase, and contracts the article (im, zur, ins)."""
+    """Joins a German preposition and a phrase, with contractions such as "im", "zur" and "ins"."""
     words = f"{preposition} {phrase.german(case)}"
     if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and not phrase.relative[1]:
         first, article, *rest = words.split(" ")

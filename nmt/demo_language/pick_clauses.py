@@ -52,7 +52,7 @@ def pick_any_clause(rng: Random, tenses: str = "") -> Clause:
 def pick_clause(
     rng: Random, verb: Verb, subject: Phrase, tense: str, avoided: Noun | None = None
 ) -> Clause:
-    """Picks a clause with the objects that the verb needs; a place may be its only adverbial."""
+    """Picks a clause with the objects that the verb needs; its only adverbial may be a place."""
     clause = Clause(subject, verb, tense)
     if verb.frame in ("trans", "give"):
         clause = replace(clause, accusative=pick_object(rng, verb, subject, avoided))
@@ -97,7 +97,7 @@ def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
 
 
 def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> str:
-    """Picks a tense or modal that the verb can take, from `choices` if it is given."""
+    """Picks a tense or modal that the verb can take; `choices` limits the choice if it is given."""
     if choices:
         tense = rng.choice(choices.split())
     elif "state" in verb.flags:
@@ -117,20 +117,20 @@ def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> s
 def pick_relative_tense(
     rng: Random, verb: Verb, subject: Phrase, main_tense: str, choices: str
 ) -> str:
-    """Picks a tense for a relative clause; after a main clause in the past, it is the past."""
+    """Picks the tense of a relative clause: the past if the main clause is in the past."""
     past = main_tense == "past" or main_tense in PAST_MODALS
     return "past" if past else pick_tense(rng, verb, subject, choices)
 
 
 def _clear_tense(verb: Verb, subject: Phrase, tense: str) -> str:
-    """Replaces a past that looks like the present in English ("they read") with the perfect."""
+    """Replaces an English past that looks like a present, as in "they read", with the perfect."""
     singular = subject.person == 3 and not subject.plural
     same = verb.english_past == verb.english
     return "perfect" if same and tense == "past" and not singular else tense
 
 
 def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
-    """Negates the clause at random, if the scope of "not" is clear."""
+    """Negates the clause with the given probability if the scope of "not" is clear."""
     phrases = [clause.subject, *(phrase for phrase, _ in clause.objects())]
     if any(phrase in (NOBODY, SOMEBODY) or phrase.quantified for phrase in phrases):
         return clause
@@ -140,7 +140,7 @@ def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
 
 
 def with_adverbials(rng: Random, clause: Clause) -> Clause:
-    """Adds adverbials of time, frequency or manner, or a comment, sometimes at the beginning."""
+    """Adds adverbials of time, frequency or manner, or a comment, at random."""
     if chance(rng, 0.08):
         return replace(clause, comment=_pick_comment(rng, clause), front="comment")
     if "state" in clause.verb.flags:
@@ -197,7 +197,7 @@ def _time_tense(tense: str) -> str:
 def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = None) -> Clause:
     """Picks a clause such as "the king is very old".
 
-    If `subject` is a pronoun, it refers to `noun`.
+    If `subject` is a pronoun, it refers to `noun`, or to a person if `noun` is None.
     """
     if isinstance(subject, NounPhrase):
         noun = subject.noun
@@ -218,7 +218,7 @@ def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = Non
 
 
 def perhaps_not(rng: Random, state: Clause) -> Clause:
-    """Negates a clause from `pick_state` at random: "not very old", but never "not quite old"."""
+    """Negates a clause from `pick_state` at random, unless it has a degree such as "quite"."""
     degree = state.predicate.english.partition(" ")[0] if state.predicate else ""
     if degree in ("quite", "really", "extremely"):
         return state

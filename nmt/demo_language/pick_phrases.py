@@ -1,6 +1,6 @@
 """Picks noun phrases and pronouns that fit a verb, a noun or a place.
 
-Each choice depends only on the state of the random generator.
+Each choice depends only on the arguments, which include the random generator.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ def chance(rng: Random, probability: float) -> bool:
 
 
 def pick_adjective(rng: Random, noun: Noun, probability: float) -> Adjective | None:
-    """Picks an adjective that fits the noun, or None."""
+    """Picks an adjective that fits the noun, with the given probability; otherwise returns None."""
     fitting = FITTING[noun]
     return rng.choice(fitting) if fitting and chance(rng, probability) else None
 
@@ -43,7 +43,7 @@ def pick_adjective(rng: Random, noun: Noun, probability: float) -> Adjective | N
 def pick_phrase(
     rng: Random, noun: Noun, *, definite: bool = False, subject: bool = False
 ) -> NounPhrase:
-    """Picks a determiner, and often an adjective, for a noun, and returns the noun phrase."""
+    """Picks a determiner and sometimes an adjective for a noun; returns the noun phrase."""
     single = noun.mass or noun.english in _SINGULAR_KIN
     plural = not single and pick_plural(rng, noun, 0.25)
     determiner = _pick_determiner(rng, noun, plural, definite, subject)
@@ -51,7 +51,7 @@ def pick_phrase(
 
 
 def pick_plural(rng: Random, noun: Noun, probability: float) -> bool:
-    """Decides whether a phrase with the noun is plural, as is usual for nouns such as "shoe"."""
+    """Decides at random whether the noun is plural; a noun such as "shoe" usually is."""
     return not noun.mass and chance(rng, 0.85 if "pair" in noun.classes else probability)
 
 
@@ -87,7 +87,7 @@ def pick_subject(rng: Random, verb: Verb | None = None) -> Phrase:
 
 
 def pick_certain_subject(rng: Random, verb: Verb | None = None) -> Phrase:
-    """Picks a subject for a negation or question, so neither "nobody" nor "every ..."."""
+    """Picks a subject other than "nobody", "somebody" and phrases such as "every boy"."""
     while True:
         subject = pick_subject(rng, verb)
         if subject not in (NOBODY, SOMEBODY) and not subject.quantified:
@@ -103,7 +103,7 @@ def pick_object_noun(rng: Random, verb: Verb, avoided: Noun | None = None) -> No
 
 
 def pick_object(rng: Random, verb: Verb, subject: Phrase, avoided: Noun | None = None) -> Phrase:
-    """Picks an object for the verb that differs from the subject."""
+    """Picks an object of the verb; the object differs from the subject."""
     noun = pick_object_noun(rng, verb, head(subject) or avoided)
     if "person" in noun.classes and chance(rng, 0.12):
         return pick_other_pronoun(rng, subject)

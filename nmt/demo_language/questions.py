@@ -1,4 +1,4 @@
-"""Questions: with "do" or inversion in English, with the verb before the subject in German."""
+"""Questions, with "do" or inversion in English and with the verb before the subject in German."""
 
 from dataclasses import replace
 from random import Random
@@ -85,7 +85,7 @@ def _what(rng: Random) -> Draft:
 
 
 def which_question(rng: Random) -> Draft:
-    """Writes questions such as "Which book does the man buy?", or with "how many"."""
+    """Writes questions with "which" or "how many", such as "Which book does the man buy?"."""
     verb, subject = rng.choice(SINGULAR_OBJECT), pick_certain_subject(rng)
     noun = pick_object_noun(rng, verb, head(subject))
     plural = pick_plural(rng, noun, 0.3)

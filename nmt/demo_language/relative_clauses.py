@@ -23,7 +23,7 @@ from nmt.demo_language.pick_phrases import (
 )
 from nmt.demo_language.sentences import Draft, attached, said
 
-# The object is at the end of the sentence, so that a relative clause may follow it.
+# The object of these verbs is at the end of the sentence, so that a relative clause may follow.
 _UNDIVIDED = tuple(verb for verb in SINGULAR_OBJECT if not verb.prefix and not verb.particle)
 
 
@@ -58,9 +58,10 @@ def _with_relative(
     main: Verb,
     agent: Noun | None = None,
 ) -> NounPhrase:
-    """Adds a relative clause that refers to the phrase as its subject, an object or a possessor.
+    """Adds a relative clause in which the phrase is the subject, an object or a possessor.
 
-    Prefers a verb and an agent other than `main` and `agent`, which are those of the main clause.
+    If possible, the relative clause has another verb and subject than the main clause, whose verb
+    is `main` and whose subject is `agent`.
     """
     kind = rng.random()
     if "person" not in phrase.noun.classes or kind > 0.6:

@@ -13,7 +13,7 @@ Combination = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A sentence pair with its German phenomena and its combinations of lemmas."""
+    """A sentence pair, the phenomena in the German sentence, and the lemma combinations."""
 
     source: str
     target: str
@@ -24,7 +24,7 @@ class Draft:
 def draft(
     source: str, target: str, shown: Iterable[str], pairs: Iterable[Combination], end: str = "."
 ) -> Draft:
-    """Makes a pair from the texts in both languages, and adds capital letters and end marks."""
+    """Creates a draft from the texts in both languages, with a capital letter and an end mark."""
     return Draft(_tidy(source + end), _tidy(target + end), frozenset(shown), frozenset(pairs))
 
 
@@ -78,7 +78,7 @@ def attached(
     shown: Iterable[str],
     pairs: set[Combination],
 ) -> NounPhrase:
-    """Adds a relative clause, introduced by the given words, to a phrase."""
+    """Adds a relative clause to a phrase; `words` is its text in both languages."""
     return replace(
         phrase,
         relative=(words[0], f", {words[1]},"),

@@ -63,9 +63,9 @@ def subordinate(rng: Random) -> Draft:
 
 
 def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clause]:
-    """Returns a main clause, and a reason for it such as "because he is tired".
+    """Returns the main clause, and a clause with a reason, such as "he is tired".
 
-    The reason describes the subject of `main` or, if a pronoun is not possible, `other`.
+    The reason concerns the subject of `main` or `other`.
     """
     subject = main.subject
     pronoun = _resumed(subject)
@@ -136,9 +136,9 @@ def whether_clauses(rng: Random) -> tuple[Clause, Clause]:
 
 
 def _content(rng: Random, main: Clause, tenses: str) -> Clause:
-    """Picks the content of a "that" or "whether" clause.
+    """Picks the clause that follows "that" or "whether".
 
-    Its subject differs from that of `main`. If `main` is in the past, it is in the past too.
+    Its subject differs from the subject of `main`. If `main` is in the past, so is the clause.
     """
     sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
     while _same_subject(main, sub) or sub.subject is NOBODY:

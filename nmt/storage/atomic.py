@@ -1,8 +1,8 @@
 """Writes files and directories atomically: they get their final names only when complete.
 
-After a power failure or `kill -9`, either the old or the new content is there. A temporary file or
-directory, whose name begins with `PREFIX`, may be left behind. The next process that writes in the
-same directory removes it, because the lock of the temporary file is free once its writer has ended.
+After a power failure or `kill -9`, a path has either its old or its new content. A temporary file
+or directory, whose name begins with `PREFIX`, may be left behind. The next process that writes to
+the same directory removes it. Temporary files of running processes are locked and not removed.
 """
 
 import itertools
@@ -21,12 +21,12 @@ from nmt.storage.opening import refuse_not_utf8
 from nmt.system import lock_file
 
 PREFIX, LOCK = ".tmp-nmt-", ".lock"
-_LOCKED = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # names that `_locked_aside` makes
+_LOCKED = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # names from `_locked_aside`
 _MAX_HOLDER_BYTES = 1000
 
 
 def sync(path: Path) -> None:
-    """Flushes a file or directory to the disk."""
+    """Flushes a file or directory to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -35,7 +35,7 @@ def sync(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes | str) -> None:
-    """Writes a file atomically, as `new_file` does."""
+    """Writes `data` to a file atomically (see `new_file`)."""
     with new_file(path) as aside:
         aside.write_bytes(data.encode() if isinstance(data, str) else data)
 
@@ -52,8 +52,8 @@ def new_file(path: Path) -> Iterator[Path]:
     """Yields a temporary path; when the block ends, the file is synced and renamed to `path`.
 
     Also removes temporary files that killed writers left beside `path`. After an exception, `path`
-    is unchanged and the temporary file is removed. If an OSError names no file, as when the disk is
-    full, `path` is added to the error.
+    is unchanged and the temporary file is removed. If an OSError does not name a file, for example
+    because the disk is full, `path` is added to the error.
     """
     with _locked_aside(path, Path.touch) as aside:
         mode = _mode_of_files(aside)
@@ -87,15 +87,16 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def _mode_of_files(aside: Path) -> int:
-    """Returns the permissions that the umask gives new files, read from the new path `aside`.
+    """Returns the permissions of the new path `aside`, which depend only on the umask.
 
-    A library may set other permissions: safetensors makes files readable only by their owner.
+    Files that libraries write may have other permissions. For example, only the owner can read the
+    files that safetensors writes.
     """
     return aside.stat().st_mode & 0o666
 
 
 def _give_mode(path: Path, mode: int) -> None:
-    if stat.S_IMODE(path.stat().st_mode) != mode:  # some file systems refuse every chmod
+    if stat.S_IMODE(path.stat().st_mode) != mode:  # no needless chmod: some file systems refuse it
         path.chmod(mode)
 
 
@@ -105,10 +106,11 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def aside(path: Path, word: str) -> Path:
-    """Returns a temporary path beside `path`; `remove_leftovers` removes what is left there.
+    """Returns a temporary path beside `path`; `remove_leftovers` removes a file that is left there.
 
     Args:
-        word: "new" for the content that replaces `path`, "former" for the content that is replaced.
+        word: part of the name: "new" for the content that replaces `path`, "former" for the content
+            that is replaced.
     """
     return path.with_name(f"{PREFIX}{word}-{path.name}")
 
@@ -118,7 +120,7 @@ def _remove_unlocked(paths: Iterable[Path]) -> None:
         with suppress(OSError), ExitStack() as stack:
             descriptor = _open(path)
             stack.callback(os.close, descriptor)
-            lock_file(descriptor)  # fails while its writer runs
+            lock_file(descriptor)  # fails while the writer of the file is running
             remove(path)
 
 
@@ -135,7 +137,7 @@ def remove(path: Path) -> None:
 
 
 def link(path: Path, name: Path) -> None:
-    """Creates a hard link `name`; copies the file if the file system has no hard links."""
+    """Creates a hard link `name` to a file, or a copy if the file system has no hard links."""
     try:
         os.link(path, name)
     except OSError:
@@ -153,11 +155,11 @@ def free_name(path: Path, reason: str) -> Path:
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Yields a new locked file or directory beside `path`; removes it unless it was renamed.
 
-    On a file system without locks, it is not locked, and other writers never remove it.
+    On a file system without locks, the file is not locked, and other writers never remove it.
     """
     _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
     while True:
-        # contains part of the name, so that people recognize it; the whole name might be too long
+        # with part of the name, so that people recognize it; the whole name might be too long
         aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
         with ExitStack() as stack:
             stack.callback(_discard, aside)  # before `make`: a signal may come at any moment
@@ -185,9 +187,9 @@ def _open(path: Path) -> int:
 
 
 def refuse_link(path: Path) -> None:
-    """Raises InputError if `path`, a name reserved for nmt, is a symbolic link.
+    """Raises InputError if `path`, which nmt replaces, is a symbolic link.
 
-    The directory `path.parent` may be a link.
+    The directory `path.parent` may be a symbolic link.
     """
     if path.is_symlink():
         raise InputError(
@@ -220,14 +222,15 @@ def refuse_existing(path: Path) -> None:
 
 @contextmanager
 def lock(folder: Path, purpose: str) -> Iterator[None]:
-    """Locks `folder` for one writer; the operating system releases the lock if the process dies.
+    """Locks `folder` for this process; the operating system releases the lock if the process dies.
 
     Args:
-        purpose: the command, such as "nmt train"; the error message of other processes names it.
+        purpose: the command of this process, such as "nmt train", for the error messages of other
+            processes.
 
     Raises:
-        InputError: another process holds the lock; the message names its command, pid and host. Or
-            the lock exists, but is not a regular file.
+        InputError: another process holds the lock, or the lock file is not a regular file. In the
+            first case, the message contains the command, process id and host of that process.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
@@ -244,7 +247,7 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
             content = os.pread(descriptor, _MAX_HOLDER_BYTES, 0)
             by = content.decode(errors="replace").strip() or "another process"
             raise InputError(f"{folder} is in use by {by}. Wait for it or stop it.") from None
-        # `nmt prepare` removes the lock of a directory in which it leaves nothing
+        # `nmt prepare` removes the lock file if it leaves nothing else in the directory
         if not path.exists() or not os.path.samestat(path.stat(), os.fstat(descriptor)):
             raise InputError(
                 f"{folder} was locked by another process, which has ended since. Run the "

@@ -1,9 +1,10 @@
-"""Writes and checks manifests: the size and SHA-256 of every file in a directory.
+"""Writes and checks manifests, which list the size and the SHA-256 of every file in a directory.
 
 With a manifest, damage is detected before a file is used. A manifest is the file `manifest.json` in
-the directory that it describes. Its keys are `format_version`, `kind`, `files` (name -> size and
-sha256), the facts that its writer adds, and `sha256`: the hash of the manifest's canonical JSON
-(sorted keys, no spaces) without the key `sha256`.
+the directory that it describes. Its keys are `format_version`, `kind`, `files` (with the keys
+`size` and `sha256` for each file name), the additional keys of its kind, and `sha256`. The value of
+`sha256` is the hash of the manifest's canonical JSON (with sorted keys and without spaces),
+computed without this key.
 """
 
 import errno
@@ -25,7 +26,7 @@ _MAX_BYTES = 100_000_000
 
 
 class NewerFormatError(LastingError):
-    """A later version of nmt wrote the file (status 2); no older file may be used instead."""
+    """Raised if a newer nmt wrote a file; no older file may be used instead (status 2)."""
 
 
 def file_hash(path: Path) -> str:
@@ -35,7 +36,7 @@ def file_hash(path: Path) -> str:
 
 
 def value_hash(value: Any) -> str:
-    """Returns the SHA-256 of a JSON value's canonical form, in hexadecimal."""
+    """Returns the SHA-256 of a value's canonical JSON, in hexadecimal."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -43,19 +44,22 @@ def value_hash(value: Any) -> str:
 def write(
     folder: Path, kind: str, facts: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Writes the manifest of all files in `folder` and below; call it after the files are written.
+    """Writes and returns the manifest of `folder`, whose files must already be complete.
 
     Args:
-        kind: "data", "checkpoint", "model" or another key of `manifest_form`.
-        facts: further keys of the manifest.
-        files: the result of `sizes_and_hashes`, or None to call it.
+        kind: "data", "checkpoint", "model" or another kind that `manifest_form` defines.
+        facts: additional keys of the manifest, with their values.
+        files: the result of `sizes_and_hashes`, or None to compute it.
     """
     files = sizes_and_hashes(folder) if files is None else files
     return rewrite(folder, {"format_version": FORMAT_VERSION, "kind": kind, "files": files} | facts)
 
 
 def sizes_and_hashes(folder: Path) -> dict[str, Any]:
-    """Returns the size and the SHA-256 of all files in `folder` and below, by name."""
+    """Returns the size and SHA-256 of each file in `folder` and below, by its path in `folder`.
+
+    Hidden files and manifests are left out.
+    """
     names = sorted(
         str(path.relative_to(folder))
         for path in below(folder)
@@ -68,7 +72,7 @@ def sizes_and_hashes(folder: Path) -> dict[str, Any]:
 
 
 def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
-    """Adds the hash of its canonical JSON to `content`, and writes and returns the manifest."""
+    """Sets the key `sha256` of the manifest `content`; writes and returns the manifest."""
     content = {key: value for key, value in content.items() if key != "sha256"}
     content["sha256"] = value_hash(content)
     write_file(folder / NAME, file_of(content))
@@ -76,17 +80,17 @@ def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def file_of(content: dict[str, Any]) -> bytes:
-    """Returns the bytes of a manifest's file."""
+    """Serializes a manifest to the content of its file."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    # JSON has an escape for a lone surrogate, which a fact from elsewhere may contain
+    # a value from another source may contain a lone surrogate, for which JSON has an escape
     return text.encode(errors="backslashreplace")
 
 
 def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
-    """Returns the manifest of `folder`, after checking its hash and form.
+    """Returns the manifest of `folder`, after checking its hash and schema.
 
     Args:
-        name: the name of the manifest's file; a copy may have another name.
+        name: name of the manifest file; a copy of a manifest may have another name.
 
     Raises:
         NoModelError: the manifest is missing, unreadable, damaged, or has another kind (status 3).
@@ -113,7 +117,7 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
         raise damaged
     if version > FORMAT_VERSION:
         raise NewerFormatError(
-            f"{path} has format version {version}; this version of nmt reads up to "
+            f"{path} has format version {version}; this version of nmt supports versions up to "
             f"{FORMAT_VERSION}. Update nmt."
         )
     own = value_hash({key: value for key, value in content.items() if key != "sha256"})
@@ -128,9 +132,9 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Returns whether `folder` has a file with the manifest's name that nmt did not write.
+    """Returns whether `folder` has a file named `manifest.json` that nmt did not write.
 
-    Returns False if there is no such file, or if it is a damaged manifest that nmt wrote.
+    Returns False if there is no such file, or if nmt wrote it and it was damaged later.
     """
     try:
         data = small_file(folder / NAME, _MAX_BYTES)
@@ -148,7 +152,7 @@ def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = None) -> None:
-    """Checks that files agree with the manifest `content`.
+    """Checks that files match the manifest `content`.
 
     Args:
         names: the files to check, or None for all files that the manifest lists.

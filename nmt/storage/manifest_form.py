@@ -1,4 +1,4 @@
-"""Checks the form of each kind of manifest when it is read."""
+"""Defines the schema of each kind of manifest, and checks manifests against it."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,7 +90,7 @@ _FORMS: dict[str, type[_Manifest]] = {
 
 
 def fault(kind: str, content: dict[str, Any]) -> str | None:
-    """Returns the problem with the form of a manifest of the given kind, or None."""
+    """Returns the first problem with a manifest of the given kind, or None if it is valid."""
     try:
         _FORMS[kind].model_validate(content)
     except ValidationError as error:

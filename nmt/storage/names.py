@@ -1,37 +1,37 @@
 """Defines the names of files and directories that more than one module uses.
 
-The modules for run directories, model directories and checkpoints (in nmt/runs) and for prepared
-data (in nmt/data) define the paths of these files and check whether they are complete. The
+The modules in nmt/runs (for run directories, model directories and checkpoints) and in nmt/data
+(for prepared data) define the paths of these files, and check whether a directory is complete. The
 configuration uses the names to refuse directories that `nmt prepare` or `nmt train` would replace.
 """
 
 from nmt.storage.atomic import LOCK
 from nmt.storage.manifest import NAME as MANIFEST
 
-# Of a model directory
+# In a model directory
 CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensors"
-SHORTLIST = "shortlist.safetensors"  # of prepared data, too
-# Of exported models
+SHORTLIST = "shortlist.safetensors"  # also in prepared data
+# In an exported model
 CTRANSLATE2_WEIGHTS, HUGGINGFACE_CONFIG = "model.bin", "config.json"
-# Of a checkpoint, in addition
+# In a checkpoint, in addition to the files of a model directory
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
-# Of a run
+# In a run directory
 MODEL, CHECKPOINTS = "model", "checkpoints"
 LOG, TENSORBOARD = "log.jsonl", "tensorboard"
 EVALUATION, TEST_SCORES, EXAMPLES = "evaluation", "test.json", "examples.json"
 DATA_MANIFEST = "data.json"  # a copy of the manifest of the prepared data
-# Of prepared data
+# In prepared data
 TRAIN, VALIDATION = "train", "validation"
 WORK, USED_BY = ".work", ".used-by"
-# Of a run and of prepared data
+# In a run directory and in prepared data
 TEST_SET = "test_set"
 
-# What `nmt train` and `nmt prepare` make, replace and remove in their directories, apart from names
-# that begin with `atomic.PREFIX`
+# The files and directories that `nmt train` and `nmt prepare` create, replace and remove in their
+# directories, in addition to names that begin with `atomic.PREFIX`
 _IN_BOTH = {TEST_SET, TOKENIZER, LOCK}
 IN_DATA = frozenset(_IN_BOTH | {SHORTLIST, TRAIN, VALIDATION, MANIFEST, WORK, USED_BY})
 IN_RUN = frozenset(
     _IN_BOTH | {MODEL, CHECKPOINTS, TENSORBOARD, EVALUATION, CONFIG, DATA_MANIFEST, LOG}
 )
-# Files that a manifest describes: of prepared data, a model or a checkpoint
+# Files that can be described by the manifest of prepared data, a model or a checkpoint
 DESCRIBED = IN_DATA | {CONFIG, WEIGHTS, OPTIMIZER, STATE}

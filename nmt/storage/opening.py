@@ -24,23 +24,23 @@ _DECOMPRESSORS: dict[str, Callable[..., Any]] = {
     "bzip2": lambda file: _Streams(file, bz2.BZ2Decompressor),
     "xz": lambda file: _Streams(file, lzma.LZMADecompressor, padding=4),
 }
-_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; deterministic
+_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; all are deterministic
     ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ".bz2": partial(bz2.BZ2File, mode="wb"),
     ".xz": partial(lzma.LZMAFile, mode="wb"),
 }
-_SIGNATURES = {  # of a file's first bytes; none has a line end
+_SIGNATURES = {  # patterns for the first bytes of a file; none contains a line end
     "gzip": rb"\x1f\x8b",
     "bzip2": rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)",
     "xz": rb"\xfd7zXZ\x00",
     "zstd": rb"\x28\xb5\x2f\xfd",
     "zip": rb"PK\x03\x04",
 }
-_LONGEST = 10  # bytes of the longest signature above
+_LONGEST = 10  # number of bytes in the longest signature above
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError)
 _BUFFER_BYTES = 1 << 18
 
-MAX_LINE_BYTES = 10_000_000  # bounds the memory that a file without line ends takes
+MAX_LINE_BYTES = 10_000_000  # limits the memory for a file without line ends
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
 
     Raises:
         InputError: the file is missing, or is a directory, a zip file or a zstd file. Reading from
-            the opened file raises InputError if it is damaged or truncated.
+            the opened file raises InputError if the file is damaged or truncated.
         DeniedError: there is no permission to read the file.
     """
     name = name or str(path)
@@ -74,7 +74,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
 
 
 def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
-    """Returns a stream of a pipe's bytes; decompresses gzip, bzip2 and xz.
+    """Returns a stream of a pipe's content, decompressed if it is gzip, bzip2 or xz.
 
     Args:
         name: the pipe's name in messages.
@@ -91,11 +91,11 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
     """Returns a stream that decompresses a file, or None if the file is not compressed.
 
     Args:
-        begin: the first bytes of the file; `file` must return them again.
+        begin: the first bytes of the file; reading from `file` must return these bytes again.
         name: the file's name in messages.
 
     Raises:
-        InputError: the file has a compression that is not supported.
+        InputError: the compression format of the file is not supported.
     """
     kinds = (kind for kind, form in _SIGNATURES.items() if re.match(form, begin))
     kind = next(kinds, None)
@@ -110,7 +110,7 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
 
 
 def refuse_not_utf8(path: Path) -> None:
-    """Raises InputError for a path that is not UTF-8, because safetensors cannot open it."""
+    """Raises InputError if a path is not valid UTF-8, because safetensors cannot open it."""
     try:
         os.fsencode(path).decode()
     except UnicodeDecodeError:
@@ -121,7 +121,11 @@ def refuse_not_utf8(path: Path) -> None:
 
 @contextlib.contextmanager
 def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
-    """Yields a file that compresses its data into `file`, in the format of `suffix` (.gz, ...)."""
+    """Yields a file that compresses the data written to it, and writes the result to `file`.
+
+    Args:
+        suffix: selects the format: .gz, .bz2 or .xz. With any other suffix, nothing is compressed.
+    """
     if compress := _COMPRESSORS.get(suffix):
         with compress(file) as compressor:
             yield compressor
@@ -130,10 +134,10 @@ def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
 
 
 def small_file(path: Path, at_most: int) -> bytes:
-    """Returns the bytes of a file that should be small.
+    """Returns the content of a file that should be small.
 
-    Refuses pipes, because reading them may block, and large files, because they may fill the
-    memory.
+    Refuses pipes, because reading from them may block, and large files, because memory might run
+    out.
 
     Raises:
         InputError: the file is a pipe or device, or has more than `at_most` bytes.
@@ -151,9 +155,9 @@ def small_file(path: Path, at_most: int) -> bytes:
 
 
 def entries(folder: Path) -> list[Path]:
-    """Returns the entries of a directory, sorted by name; an empty list if it does not exist.
+    """Returns the paths in a directory, sorted, or an empty list if it does not exist.
 
-    Unlike `Path.glob`, this function does not ignore a directory that cannot be listed.
+    Unlike `Path.glob`, this function raises an error if a directory cannot be listed.
 
     Raises:
         OSError: the directory cannot be listed.
@@ -165,7 +169,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def below(folder: Path) -> Iterator[Path]:
-    """Yields all entries of a directory and of its subdirectories, without following links."""
+    """Yields all paths in a directory and its subdirectories, without following links."""
     for path in entries(folder):
         yield path
         if path.is_dir() and not path.is_symlink():
@@ -189,11 +193,11 @@ def check_regular(path: Path) -> None:
 def read_lines(path: Path) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 file, plain or compressed, without line ends (\n or \r\n).
 
-    Lines end only at \n. If other characters that some programs treat as line ends (U+2028, VT, a
-    lone \r) ended lines, the lines of a corpus's two sides would no longer match.
+    Only \n ends a line. If other characters that some programs treat as line ends (such as U+2028,
+    VT or a lone \r) also ended lines, the two sides of a corpus might no longer be aligned.
 
     Raises:
-        InputError: the file is missing, not UTF-8, or damaged; the message names the file and the
+        InputError: the file is missing, damaged or not UTF-8. The message names the file and the
             line.
     """
     number = 0
@@ -217,7 +221,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def count_lines(path: Path) -> int:
-    """Counts the lines that `read_lines` yields, without decoding them."""
+    """Returns the number of lines that `read_lines` yields, without decoding them."""
     lines, last = 0, b"\n"
     with opened(path) as file:
         while block := file.read(1 << 20):
@@ -226,7 +230,7 @@ def count_lines(path: Path) -> int:
 
 
 class Rest:
-    """Reads first the bytes `begin`, which come from a pipe, and then the rest of the pipe."""
+    """Returns the bytes `begin`, which were read from a pipe, and then the rest of the pipe."""
 
     def __init__(self, begin: bytes, file: io.BufferedReader | io.FileIO):
         self._begin = begin
@@ -239,7 +243,7 @@ class Rest:
 
 
 class _Pipe(io.RawIOBase):
-    """The bytes of a pipe, decompressed if necessary. The pipe is not read before `read`."""
+    """A stream of a pipe's bytes, decompressed if necessary; nothing is read before `readinto`."""
 
     def __init__(self, file: io.BufferedReader, name: str):
         self._file, self._name = file, name
@@ -263,13 +267,13 @@ class _Pipe(io.RawIOBase):
 class _Streams:
     """Decompresses the concatenated streams of a bzip2 or xz file.
 
-    `BZ2File` and `LZMAFile` ignore whatever follows the first stream and is not a valid stream, so
-    that the text of a damaged stream would be missing without an error.
+    `BZ2File` and `LZMAFile` ignore invalid data after the first stream, so that the text of a
+    damaged stream would be missing without an error.
 
     Args:
         new: returns a decompressor for one stream.
-        padding: the number of zero bytes of which multiples may follow a stream; 0 if the format
-            does not allow padding.
+        padding: a stream may be followed by a multiple of this number of zero bytes; 0 if the
+            format does not allow padding.
     """
 
     def __init__(
@@ -310,7 +314,7 @@ class _Streams:
 
 
 class _Decompressed(io.RawIOBase):
-    """The output of a decompressor; turns the decompressor's errors into InputError."""
+    """A stream of decompressed bytes, which raises InputError if the compressed data is damaged."""
 
     def __init__(self, file: "BinaryIO | _Streams", kind: str, name: str):
         self._file, self._kind, self._name = file, kind, name
@@ -322,7 +326,7 @@ class _Decompressed(io.RawIOBase):
         try:
             data = self._file.read(len(buffer))
         except OSError as error:
-            if error.errno is not None:  # an error of the system, not of the file's format
+            if error.errno is not None:  # an error of the system, not of the format
                 raise
             raise self._damaged(error) from None
         except _DAMAGE as error:

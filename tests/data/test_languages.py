@@ -18,7 +18,7 @@ NEW_EN = [pair.source for pair in islice(demo_pairs(20, 1, "validation"), 20)]
 NEW_DE = [pair.target for pair in islice(demo_pairs(20, 1, "validation"), 20)]
 
 
-SWAPPED = "Source and target of b look swapped. Exchange its files or columns, or data.source_"
+SWAPPED = "The source and target of b look swapped. Exchange its files or columns, or data.source_"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_prepare_tells_of_wrong_languages_before_its_long_work(tmp_path: Path, c
     said = capsys.readouterr().err.splitlines()
     place = f"train 1 (text {sides['a.de']} {sides['a.en']})"
     expected = [
-        f"Source and target of {place} look swapped. Exchange its files or columns, "
+        f"The source and target of {place} look swapped. Exchange its files or columns, "
         "or data.source_language (en) and data.target_language (de).",
         f"The source of test 1 (text {sides['b.de']} {sides['b.de']}) looks like de, not en. "
         "Check its files or columns, or data.source_language.",

@@ -232,8 +232,8 @@ def test_symbols_and_prefixes_of_a_configuration(tmp_path: Path):
         ("tokenizer.symbols=['<a b>']", "is not a symbol"),
         ("tokenizer.symbols=['<ü>']", "is not a symbol"),
         ("tokenizer.symbols=[<0123456789abcdef>]", "is not a symbol"),
-        ("tokenizer.symbols=[<s>]", "<s> is a token of every vocabulary"),
-        ("tokenizer.symbols=[<0x41>]", "<0x41> is a token of every vocabulary"),
+        ("tokenizer.symbols=[<s>]", "<s> is already a token of every vocabulary"),
+        ("tokenizer.symbols=[<0x41>]", "<0x41> is already a token of every vocabulary"),
         ("tokenizer.symbols=[<BT>, <BT>]", "<BT> is listed twice"),
         (
             f"tokenizer.symbols=[{', '.join(f'<{i}>' for i in range(1001))}]",

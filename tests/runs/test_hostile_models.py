@@ -354,7 +354,8 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
 ):
     """Neither an older checkpoint nor the finished model is used instead."""
     expected = (
-        f"format version {version}; this version of nmt reads up to {manifest.FORMAT_VERSION}"
+        f"format version {version}; this version of nmt supports versions up to "
+        f"{manifest.FORMAT_VERSION}"
     )
     run = tmp_path / "run"
     for step in (1, 2):
@@ -381,7 +382,7 @@ def test_r30_newer_data(settings, tiny_data: Path, tmp_path: Path, capsys):
     for command in ("train", "prepare"):
         assert main([command, str(tmp_path / "config.yaml")]) == 2
         [line] = capsys.readouterr().err.splitlines()
-        assert "format version 7; this version of nmt reads up to 1" in line
+        assert "format version 7; this version of nmt supports versions up to 1" in line
     with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
         manifest.rewrite(tmp_path / "data", content | {"format_version": 0})
         manifest.read(tmp_path / "data", "data")

@@ -1,10 +1,10 @@
 """Reads parallel text as streams of pairs, without changing the text.
 
-A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind of corpus is a
+A corpus is an entry in `data.train`, `data.validation` or `data.test`. Each kind of corpus is a
 subclass of `Kind` in a module of this package. A new kind needs a module, an entry in `_KINDS` and
-a line in `nmt.config.settings`. A setting NAME_column names a column of a table or a key of JSON
-objects, whose values become the column NAME of the pairs. Unreadable input raises an error that
-names the file and the line. No line is skipped, and no text is cleaned here.
+a line in `nmt.config.settings`. A setting NAME_column specifies a table column or a JSON key, whose
+values become the column NAME of the pairs. Unreadable input raises an error that names the file and
+the line. No line is skipped, and no text is cleaned here.
 """
 
 from collections.abc import Iterator
@@ -33,9 +33,9 @@ def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
     """Yields the pairs of a corpus in order, without normalizing them.
 
     Args:
-        corpus: one entry of the lists in `data`.
-        data: the configuration's section `data`, which names the two languages.
-        split: the list in `data` that contains the entry: train, validation or test.
+        corpus: an entry in `data.train`, `data.validation` or `data.test`.
+        data: section `data` of the configuration, which names the two languages.
+        split: the list in `data` that contains the entry: `train`, `validation` or `test`.
 
     Raises:
         InputError: the input cannot be read; the message names the file and the line. The error is
@@ -61,26 +61,26 @@ def _nonempty(corpus: Corpus, items: Iterator[T]) -> Iterator[T]:
     for item in items:
         yield item
     if item is None:
-        raise InputError(f"Corpus {describe(corpus)} has no sentence pairs. Choose another.")
+        raise InputError(f"Corpus {describe(corpus)} has no sentence pairs. Choose another corpus.")
 
 
 def with_prefix(prefix: str | None, source: str) -> str:
-    """Prepends a corpus's `source_prefix` to a source, unless that is empty or white space."""
+    """Prepends the `source_prefix` of a corpus to a source, unless the source is empty."""
     return f"{prefix} {source}" if prefix is not None and source.strip() else source
 
 
 def without_prefix(prefix: str | None, source: str) -> str:
-    """Removes what `with_prefix` prepended."""
+    """Removes the prefix that `with_prefix` prepended."""
     return source if prefix is None else source.removeprefix(f"{prefix} ")
 
 
 def describe(corpus: Corpus) -> str:
-    """Describes a corpus in a few words, for messages and the manifest."""
+    """Returns a short description of a corpus for messages and the manifest."""
     return f"{corpus.kind()} {_KINDS[corpus.kind()].describe(corpus.settings)}"
 
 
 def input_files(corpus: Corpus) -> list[Path]:
-    """Returns the local files of a corpus; an empty list for the demo and a dataset on the hub.
+    """Returns the local files of a corpus; a demo corpus or a dataset on the hub has none.
 
     Raises:
         InputError: a file does not exist, or is a pipe or device.
@@ -89,7 +89,7 @@ def input_files(corpus: Corpus) -> list[Path]:
 
 
 def check_corpus(corpus: Corpus, data: Data) -> None:
-    """Checks a corpus before anything is written; if it is a dataset on the hub, downloads it.
+    """Checks a corpus before anything is written; downloads a dataset on the hub.
 
     Raises:
         InputError: a file, a dataset or a column is missing, a text file is empty, or the two text

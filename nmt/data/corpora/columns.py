@@ -1,4 +1,4 @@
-"""Reads pairs from the columns of tables and from the keys of JSON objects."""
+"""Reads pairs from table columns and from the keys of JSON objects."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from nmt.config import Section
 from nmt.data.pair import Pair, TextPair
 from nmt.errors import InputError
 
-BATCH = 10_000  # rows of a table in memory at a time
+BATCH = 10_000  # number of table rows in memory at a time
 _SUFFIX = "_column"  # suffix of the settings that name columns
 _SENTENCES = ("source", "target")
 
 
 def columns_of(settings: Section) -> dict[str, Any]:
-    """Maps names such as `source` to the columns that settings such as `source_column` name."""
+    """Returns a mapping from NAME to the value of each setting NAME_column that is not null."""
     return {
         key.removesuffix(_SUFFIX): name
         for key, name in settings
@@ -30,11 +30,11 @@ def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
     """Returns the pair in a row of a table or in a JSON object.
 
     Args:
-        row: the value of each column.
+        row: the value of each column of the pair, by name.
         where: the file and the line or row, for messages.
 
     Raises:
-        InputError: a value does not have its column's type.
+        InputError: a side is not text, or another value is not a valid number.
     """
     columns = {column: _number(row, column, where) for column in row if column not in _SENTENCES}
     return Pair(_text(row, "source", where), _text(row, "target", where), columns)
@@ -46,11 +46,11 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
         raise InputError(
             f"The {column} in {where} is not text. Correct it, or choose another {column}{_SUFFIX}."
         )
-    return value or ""  # null: an empty side, which cleaning drops and counts
+    return value or ""  # null becomes an empty side, which cleaning drops and counts
 
 
 def _number(row: Mapping[str, Any], column: str, where: str) -> float:
-    """Returns a number of at least 0, rounded to fp32, because the loss is computed in fp32."""
+    """Returns a non-negative number, rounded to fp32 because the loss is computed in fp32."""
     value = row[column]
     try:
         number = math.nan if isinstance(value, bool) else float(value)
@@ -80,7 +80,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
     """Returns the path of each given column in a schema.
 
     Args:
-        columns: the dotted name of each column, as `columns_of` returns it.
+        columns: the result of `columns_of`; its values are dotted names in the schema.
         where: the file, for messages.
 
     Raises:

@@ -10,7 +10,7 @@ from nmt.errors import InputError
 
 
 class Demo(Kind):
-    """A corpus that the embedded grammar generates, without any file."""
+    """A corpus that the built-in demo grammar generates; it needs no files."""
 
     def paths(self, settings: DemoPairs) -> list[str]:
         return []
@@ -23,7 +23,7 @@ class Demo(Kind):
         if languages not in (("en", "de"), ("de", "en")):
             raise InputError(
                 f"data.source_language is {languages[0]} and data.target_language is "
-                f"{languages[1]}, but the demo corpus has only en and de. Set one language to "
+                f"{languages[1]}, but the demo corpus is only in en and de. Set one language to "
                 "en and the other language to de."
             )
 
@@ -32,10 +32,10 @@ class Demo(Kind):
             yield from chunk
 
     def chunks(self, settings: DemoPairs, data: Data, split: str, size: int) -> Iterator[Chunk]:
-        """Yields chunks that generate their pairs when they are iterated over.
+        """Yields chunks that generate their pairs during iteration.
 
-        Generating a pair takes ten times as long as cleaning it, so the process that cleans a chunk
-        also generates it.
+        Generating a pair takes ten times as long as cleaning it. Therefore each chunk is generated
+        in the process that cleans it.
         """
         self.check(settings, data)
         is_english_first = data.source_language == "en"
@@ -46,7 +46,7 @@ class Demo(Kind):
 
 @dataclass(frozen=True)
 class _Chunk:
-    """The pairs `first` to `last` - 1 of a demo corpus, which each iteration generates again."""
+    """The pairs `first` to `last` - 1 of a demo corpus; each iteration generates them again."""
 
     seed: int
     split: str
@@ -58,7 +58,7 @@ class _Chunk:
         return self.last - self.first
 
     def __iter__(self) -> Pairs:
-        from nmt.demo_language import OutOfSentences, demo_pairs  # its lexicon is loaded here only
+        from nmt.demo_language import OutOfSentences, demo_pairs  # late: it loads the lexicon
 
         try:
             for pair in demo_pairs(self.last, self.seed, self.split, self.first):

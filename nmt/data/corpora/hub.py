@@ -1,4 +1,4 @@
-"""Reads pairs from a dataset on the Hugging Face hub or in a local folder with its layout."""
+"""Reads pairs from a dataset on the Hugging Face hub or in a local folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from nmt.storage.opening import below
 
 
 class Hub(Kind):
-    """A dataset, whose files the `datasets` library finds in a local folder or on the hub."""
+    """A corpus that the `datasets` library loads from the hub or from a local folder."""
 
     def paths(self, settings: config.Hub) -> list[str]:
         return []
@@ -23,7 +23,7 @@ class Hub(Kind):
         return " ".join(filter(None, (settings.hub, settings.name, settings.split)))
 
     def check(self, settings: config.Hub, data: Data) -> None:
-        """Downloads the dataset, and checks that it has the two columns."""
+        """Downloads the dataset, and checks that it has the required columns."""
         _paths(_load(settings), settings, data)
 
     def pairs(self, settings: config.Hub, data: Data, split: str) -> Pairs:
@@ -34,7 +34,7 @@ class Hub(Kind):
 
 
 def folder_files(settings: config.Hub) -> list[Path]:
-    """Returns all files of a local folder except hidden ones."""
+    """Returns all files in a local folder except hidden files."""
     folder = Path(settings.hub)
     return [
         path
@@ -48,7 +48,11 @@ def _where(settings: config.Hub) -> str:
 
 
 def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence[str]]:
-    """Returns the paths of the two languages' columns, which may be in a struct `translation`."""
+    """Returns the paths of the pairs' columns in the schema.
+
+    Unless a setting names them, the columns of the source and the target are named after the
+    languages; they may be fields of a struct `translation`.
+    """
     schema = dataset.data.schema
     known = {".".join(path) for path, _ in leaves(schema)}
     languages = {"source": data.source_language, "target": data.target_language}
@@ -60,15 +64,16 @@ def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence
 
 
 def _load(settings: config.Hub) -> Any:
-    """Returns the dataset, memory-mapped from the cache that the `datasets` library keeps."""
+    """Returns the dataset, memory-mapped from the cache of the `datasets` library."""
     import datasets
     import huggingface_hub
 
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     huggingface_hub.logging.set_verbosity(50)  # it logs every retry as a warning
-    # The library's cache identifies a local folder only by its name and configuration. It would
-    # return the text of another folder with that name, or of an earlier version of this one.
+    # The library's cache identifies a local folder only by its name and configuration. Without a
+    # cache of its own, a folder might get the text of an earlier version or of another folder with
+    # the same name.
     files = [(str(file.resolve()), *_version(file)) for file in folder_files(settings)]
     cache = Path(datasets.config.HF_DATASETS_CACHE) / f"nmt-{manifest.value_hash(files)[:16]}"
     try:
@@ -78,9 +83,9 @@ def _load(settings: config.Hub) -> Any:
             split=settings.split,
             cache_dir=str(cache) if files else None,
         )
-    except MemoryError:  # not a problem of the entry
+    except MemoryError:  # not a problem with the entry
         raise
-    except Exception as error:  # the library raises dozens of types
+    except Exception as error:  # the library raises dozens of exception types
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
         hint, kind = "Correct the entry.", InputError
         if isinstance(error, ConnectionError):

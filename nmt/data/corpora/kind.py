@@ -1,4 +1,4 @@
-"""The base class of all kinds of corpora."""
+"""Defines the base class of all kinds of corpora."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -7,11 +7,11 @@ from nmt.config import Data
 from nmt.data.pair import TextPair
 
 Pairs = Iterator[TextPair]
-_CHUNK_CHARACTERS = 200_000_000  # limits the pairs per chunk if lines are very long
+_CHUNK_CHARACTERS = 200_000_000  # limits the number of pairs per chunk if lines are very long
 
 
 class Chunk(Protocol):
-    """Some pairs of a corpus."""
+    """A sequence of consecutive pairs of a corpus."""
 
     def __len__(self) -> int: ...
 
@@ -21,7 +21,7 @@ class Chunk(Protocol):
 class Kind:
     """A kind of corpus; the default methods are for a single file at `settings.path`.
 
-    `settings` is the value under the kind's key in a corpus entry of the configuration.
+    The argument `settings` of each method is the value of the kind's key in a corpus entry.
     """
 
     def paths(self, settings: Any) -> list[str]:
@@ -29,7 +29,7 @@ class Kind:
         return [settings.path]
 
     def describe(self, settings: Any) -> str:
-        """Describes the corpus in a few words, for messages and the manifest."""
+        """Returns a short description of the corpus for messages and the manifest."""
         return " ".join(self.paths(settings))
 
     def check(self, settings: Any, data: Data) -> None:

@@ -15,7 +15,7 @@ from nmt.storage.opening import opened
 
 
 class Parquet(Kind):
-    """A Parquet file, read batch by batch."""
+    """A corpus in a Parquet file, which is read batch by batch."""
 
     def check(self, settings: ColumnsFile, data: Data) -> None:
         with _opened(Path(settings.path)) as file:
@@ -34,7 +34,7 @@ def _paths(file: pq.ParquetFile, settings: ColumnsFile) -> dict[str, Sequence[st
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    with opened(path):  # checks the file, with its own error messages
+    with opened(path):  # raises clearer errors than pyarrow if the file cannot be opened
         pass
     try:
         with pq.ParquetFile(path, memory_map=True) as file:

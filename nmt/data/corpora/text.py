@@ -1,4 +1,4 @@
-"""Reads pairs from two text files: line i of one is the translation of line i of the other."""
+"""Reads pairs from two text files that are aligned line by line."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -11,7 +11,7 @@ from nmt.storage.opening import count_lines, read_lines
 
 
 class Text(Kind):
-    """Two files with the same number of lines."""
+    """A parallel corpus in two text files that are aligned line by line."""
 
     def paths(self, settings: TextFiles) -> list[str]:
         return [settings.source, settings.target]

@@ -1,6 +1,6 @@
-"""Gives all files their final names and writes the manifest.
+"""Collects all files under their final names and writes the manifest.
 
-Input: the shards of token ids, the tokenizer and the corpora of `data.test`. Output: the folder
+Input: the shards of token ids, the tokenizer and the corpora in `data.test`. Output: the folder
 `Job.final` with the splits, the tokenizer and the raw text of the test set. The folder is complete
 once it has a manifest.
 """
@@ -33,11 +33,12 @@ def assemble(
     warnings: Sequence[str],
     note: Note,
 ) -> dict[str, Any]:
-    """Collects the tokenizer, the manifest and the token shards (under their final names).
+    """Collects all files of the prepared data in `Job.final`, and writes the manifest.
 
     Args:
         text: the shards of cleaned text, whose counts are written to the manifest.
-        warnings: the result of `inspect_corpora`, for the manifest.
+        tokens: the shards of token ids, which are linked into the folder.
+        warnings: the result of `inspect_corpora`, which is written to the manifest.
 
     Returns:
         The manifest.

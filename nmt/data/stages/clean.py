@@ -1,8 +1,8 @@
 """Turns corpora into shards of normalized pairs, and counts the dropped pairs by rule.
 
-Input: the corpora. Output: for each corpus, its shards with their counts and then a marker with the
-number of shards, all in `Job.text`. Validation and test sets come first, because training pairs
-that leak a held-out pair are dropped.
+Input: the corpora. Output, in `Job.text`: the shards of each corpus with their counts, and a marker
+file with the number of shards, which is written last. Validation and test sets are cleaned first,
+because training pairs that leak one of their pairs are dropped.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ SHARD_PAIRS = 100_000  # pairs read per shard, before any are dropped
 
 
 def clean(job: Job, note: Note) -> Splits:
-    """Cleans each corpus that is not cleaned yet; returns the shards of text."""
+    """Cleans each corpus that is not cleaned yet; returns the shards of all corpora."""
     job.text.mkdir(parents=True, exist_ok=True)
 
     def cleaned(split: str, held_out: cleaning.HeldOut | None) -> list[FinishedShard]:
@@ -44,7 +44,7 @@ def clean(job: Job, note: Note) -> Splits:
 def _clean_corpus(
     job: Job, entry: CorpusEntry, held_out: cleaning.HeldOut | None, note: Note
 ) -> list[Path]:
-    """Returns the shards of a corpus, after cleaning those that are not finished."""
+    """Cleans the unfinished shards of a corpus; returns the paths of all its shards."""
     marker = entry.marker(job.text)
     number = jobs.load(marker).get("shards")
     paths = [entry.shard(job.text, i) for i in range(number or 0)]
@@ -88,13 +88,13 @@ def clean_shard(
 ) -> None:
     """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
 
-    The extra columns of a pair are not changed.
+    The additional columns of a pair are not changed.
 
     Args:
         pairs: the pairs as read from the corpus.
         held_out: pairs that training pairs must not leak, or None for validation and test pairs,
             which are dropped only if a side is empty.
-        output: the Arrow file. The counts are written to a file beside it (see `finish`).
+        output: path of the Arrow file. The counts are written to a file beside it (see `finish`).
         source_prefix: prepended to each source after the rules are applied.
     """
     counts: Counter[str] = Counter()

@@ -11,7 +11,7 @@ from nmt.errors import InputError, Note
 
 
 def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
-    """Returns the sum of the shards' counts."""
+    """Returns the sums of the shards' counts, and the number of kept pairs."""
     total: Counter[str] = Counter()
     for shard in shards:
         total.update(shard.counts)
@@ -25,7 +25,7 @@ def in_targets(symbol: str) -> str:
 
 
 def target_symbols(symbols: Iterable[str], training: Shards) -> list[str]:
-    """Returns the symbols in training targets; a model never generates the other symbols."""
+    """Returns the symbols that occur in training targets; models never generate other symbols."""
     counts = total_counts(training)
     return [symbol for symbol in symbols if counts[in_targets(symbol)]]
 
@@ -35,7 +35,7 @@ def nothing_left(training: Shards) -> InputError:
     counts = total_counts(training)
     dropped = ", ".join(f"{rule}: {counts[rule]:,}" for rule in cleaning.RULES if counts[rule])
     return InputError(
-        f"No training pair is left after cleaning (dropped: {dropped}). Check the corpora of "
+        f"No training pair is left after cleaning (dropped: {dropped}). Check the corpora in "
         "data.train."
     )
 
@@ -54,7 +54,7 @@ def facts_of(entry: CorpusEntry, counts: Counter[str]) -> dict[str, Any]:
 
 
 def report_counts(job: Job, counts: Sequence[Counter[str]], note: Note) -> None:
-    """Prints the `counts` of the corpora as a table with a row per rule and a column per corpus."""
+    """Prints the counts of the corpora as a table with a row per rule and a column per corpus."""
     rows = {"pairs read": "read"} | {rule: rule for rule in cleaning.RULES}
     rows |= {"pairs kept": "kept"} | {f"repaired: {kind}": kind for kind in cleaning.REPAIRS}
     cells = [["", *(entry.title for entry in job.entries)]]

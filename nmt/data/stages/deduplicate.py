@@ -1,6 +1,7 @@
-"""Keeps only the first of several equal training pairs, even across corpora.
+"""Removes duplicate training pairs, within a corpus and across corpora.
 
-Input: the hashes in the training shards of text. Output: the file kept.npy beside these shards.
+The first of several equal pairs is kept. Input: the hashes in the shards of training text. Output:
+the file kept.npy beside these shards.
 """
 
 import io

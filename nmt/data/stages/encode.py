@@ -1,8 +1,8 @@
 """Turns shards of text into shards of token ids.
 
-Input: the shards of text for training and validation, the list of kept pairs, and the tokenizer.
-Output: the same shards as token ids in `Job.tokens`, each with a file of counts beside it. Test
-sets are not encoded.
+Input: the shards of text for training and validation, the masks of the kept training pairs, and the
+tokenizer. Output: the same shards as token ids in `Job.tokens`, each with a file of counts beside
+it. Test sets are not encoded.
 """
 
 import math
@@ -25,7 +25,7 @@ from nmt.data.stages.job import FinishedShard, Job, Shards, Splits, finish, is_f
 from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.errors import Note
 
-_BATCH = 10_000  # pairs held as Python lists of ids at a time
+_BATCH = 10_000  # number of pairs held as Python lists of ids at a time
 
 
 def encode(
@@ -69,13 +69,13 @@ def encode_shard(
     """Encodes a shard of text, and writes the shard of token ids with its counts.
 
     Args:
-        text: a file that `shards.write_text` wrote.
-        kept: (pairs,) bool, a mask of the pairs to take, or None for all pairs.
+        text: path of a file that `shards.write_text` wrote.
+        kept: (pairs,) bool, a mask of the pairs to encode, or None for all pairs.
         tokenizer: the tokenizer for both sides.
-        max_length: maximum number of tokens per side, EOS included, of the pairs to keep, or None
-            for no limit.
-        output: the Arrow file, which is not written if no pair is left. The counts are written to a
-            file beside it.
+        max_length: maximum number of tokens per side, including EOS, or None for no limit. Longer
+            pairs are dropped.
+        output: path of the Arrow file, which is not written if no pair is left. The counts are
+            written to a file beside it.
     """
     batch, limit = shards.read_text(text), math.inf if max_length is None else max_length
     rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)
@@ -102,7 +102,7 @@ def encode_shard(
 
 
 def _encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> Iterator[TokenPair]:
-    """Yields the pairs as token ids, with the same extra columns."""
+    """Yields the pairs as token ids, with the same additional columns."""
     sources, targets = (
         tokenizer.encode_batch([pair.source for pair in pairs]),
         tokenizer.encode_batch([pair.target for pair in pairs]),

@@ -1,4 +1,4 @@
-"""Checks the first pairs of each corpus, before the long stages.
+"""Checks the first pairs of each corpus before the stages that take long.
 
 Input: the corpora. Output: warnings, for the user and the manifest.
 """
@@ -13,14 +13,17 @@ from nmt.errors import Note
 
 
 def inspect_corpora(job: Job, note: Note) -> list[str]:
-    """Warns about text in another language and about training text that looks faulty.
+    """Warns about text in wrong languages and about training text that looks faulty.
+
+    Returns:
+        The warnings, which have also been passed to `note`.
 
     Raises:
         InputError: a corpus cannot be read.
     """
     samples = [_sample(job, entry) for entry in job.entries]
     data = job.data
-    # a corpus with a prefix may be of another language pair, or of this one in reverse
+    # the prefix of a corpus may select another language pair or the reverse direction
     usual = [
         sample
         for entry, sample in zip(job.entries, samples, strict=True)
@@ -36,7 +39,7 @@ def inspect_corpora(job: Job, note: Note) -> list[str]:
 
 
 def _sample(job: Job, entry: CorpusEntry) -> languages.Sample:
-    """Returns a corpus's name and its first pairs, normalized, without empty pairs."""
+    """Returns the name of a corpus and its first pairs, normalized and without empty pairs."""
     pairs = read_corpus(entry.corpus, job.data, entry.split)
     normal = (tuple(map(cleaning.normalize, pair)) for pair in islice(pairs, SAMPLE_PAIRS))
     kept = [pair for pair in normal if not cleaning.is_empty(*pair)]

@@ -12,7 +12,7 @@ from nmt.config import Corpus, Data, Tokenizer
 from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, WORK
 
-RECIPE = 1  # increased when the same input and settings would give other bytes
+RECIPE = 1  # increased when a code change gives different files for the same input and settings
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class CorpusEntry:
         return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
 
     def marker(self, folder: Path) -> Path:
-        """Returns the path of the file with the number of text shards, which is written last."""
+        """Returns the path of the marker file with the number of shards, which is written last."""
         return folder / f"{self.split}-{self.number:03}.json"
 
 
 @dataclass(frozen=True)
 class FinishedShard:
-    """A shard of text or of token ids that a stage has made."""
+    """A shard of text or of token ids that a stage has finished."""
 
     entry: CorpusEntry
-    path: Path  # the file is missing if it would be empty
+    path: Path  # the file may be missing if the shard is empty
     counts: Mapping[str, int]
 
     @classmethod
@@ -64,8 +64,8 @@ class Job:
     directory: Path
     entries: tuple[CorpusEntry, ...]
     origin: dict[str, Any]  # settings and hashes of input files, which determine the result
-    given_tokenizer: Path | None = None  # used instead of training one
-    processes: int = 1  # does not affect the result
+    given_tokenizer: Path | None = None  # a tokenizer to use instead of training one
+    processes: int = 1  # maximum number of processes; does not affect the result
 
     def of(self, split: str) -> list[CorpusEntry]:
         """Returns the corpora of a split, in order."""
@@ -73,7 +73,7 @@ class Job:
 
     @property
     def work(self) -> Path:
-        """The folder of all intermediate files."""
+        """The folder with all intermediate files."""
         return self.directory / WORK
 
     @cached_property
@@ -83,34 +83,34 @@ class Job:
 
     @cached_property
     def text(self) -> Path:
-        """The folder of cleaned text."""
+        """The folder with the shards of cleaned text."""
         recipe, inputs = self.origin["recipe"], self.origin["inputs"]
         data = {k: v for k, v in self.origin["settings"]["data"].items() if k != "max_length"}
         return self.work / f"text-{short_hash([recipe, data, inputs])}"
 
     @cached_property
     def tokenizer(self) -> Path:
-        """The file of the tokenizer."""
+        """The path of the tokenizer."""
         given, settings = self.origin.get("given_tokenizer"), self.origin["settings"]["tokenizer"]
         return self.work / f"tokenizer-{short_hash([self.text.name, settings, given])}.model"
 
     @property
     def tokens(self) -> Path:
-        """The folder of token ids."""
+        """The folder with the shards of token ids."""
         return self.work / f"tokens-{self.origin_sha256[:12]}"
 
     @property
     def shortlist(self) -> Path:
-        """The file of the shortlist."""
+        """The path of the shortlist."""
         return self.tokens / SHORTLIST
 
     @property
     def final(self) -> Path:
-        """The folder of the files that `publish` moves."""
+        """The folder with the files that `publish` moves to the data directory."""
         return self.tokens / "final"
 
     def remove_leftovers(self) -> None:
-        """Removes unfinished files that ended processes left, and then empty folders in `work`."""
+        """Removes temporary files of processes that have ended, then empty folders in `work`."""
         atomic.remove_leftovers(self.directory)
         for folder in sorted([self.work, *self.work.rglob("*/")], reverse=True):  # deepest first
             atomic.remove_leftovers(folder)
@@ -127,7 +127,7 @@ def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
     """Writes NAME.json beside a file, to record that it is finished.
 
     Args:
-        path: path of the file, which is missing if it would be empty.
+        path: path of the file; the file may be missing if its shard is empty.
         counts: counts of pairs and tokens (see `FinishedShard`).
     """
     save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
@@ -144,7 +144,7 @@ def _hash(path: Path) -> str | None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Returns the object that `save` wrote; {} if the file is missing or damaged."""
+    """Returns the JSON object that `save` wrote, or {} if the file is missing or damaged."""
     try:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -152,5 +152,5 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def save(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a JSON object, whole or not at all."""
+    """Writes a JSON object to a file atomically."""
     atomic.write_file(path, json.dumps(value) + "\n")

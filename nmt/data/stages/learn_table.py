@@ -11,7 +11,7 @@ from nmt.storage import atomic
 
 
 def learn_table(job: Job, training: Shards, note: Note) -> None:
-    """Learns the shortlist from the training pairs, if it is requested and not finished."""
+    """Learns and writes the shortlist if `data.shortlist` is set and the file is not finished."""
     if not job.data.shortlist or is_finished(job.shortlist):
         return
     note("Learning a shortlist.")

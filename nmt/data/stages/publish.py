@@ -1,8 +1,8 @@
 """Moves the finished files into the data directory.
 
 Input: `Job.final`. Output: `Job.directory`. The former manifest is removed first and the new one is
-moved last, because data without a manifest counts as incomplete. Only files that nmt prepare made
-are replaced, and no link is followed.
+moved last, because data without a manifest counts as incomplete. Only files that nmt prepare
+created are replaced, and no link is followed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from nmt.storage.opening import entries
 _PUBLISHED = (TOKENIZER, SHORTLIST, TRAIN, VALIDATION, TEST_SET)  # besides the manifest
 _TEMPORARY = re.escape(atomic.PREFIX) + ".*"
 _SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|" + _TEMPORARY
-_ENTRIES = {  # names of our files in each folder that is replaced
+_ENTRIES = {  # regular expressions for the names of our files in each folder that is replaced
     TRAIN: _SPLIT,
     VALIDATION: _SPLIT,
     TEST_SET: r"source\.txt|target\.txt|" + _TEMPORARY,
@@ -29,11 +29,11 @@ _ENTRIES = {  # names of our files in each folder that is replaced
 
 
 def refuse_what_is_not_ours(job: Job) -> None:
-    """Checks the data directory before the first stage.
+    """Refuses a data directory in which files that nmt did not create would be replaced.
 
     Raises:
-        InputError: a path that `publish` or a stage would write is a link, or has files that nmt
-            prepare did not make.
+        InputError: a path to which `publish` or a stage would write is a link, or contains files
+            that nmt prepare did not create.
     """
     for name in (*_PUBLISHED, WORK, USED_BY):
         atomic.refuse_link(job.directory / name)
@@ -56,10 +56,13 @@ def refuse_what_is_not_ours(job: Job) -> None:
 
 
 def publish(job: Job, described: Collection[str]) -> None:
-    """Moves the files to their final paths, then removes `Job.work`; may be called again.
+    """Moves the files to their final paths, then removes `Job.work`.
+
+    If a call is interrupted, another call completes its work.
 
     Args:
-        described: the names of the files in the manifest.
+        described: names of the files in the new manifest; former files that are not in it are
+            removed.
     """
     (job.directory / manifest.NAME).unlink(missing_ok=True)
     for name in (*_PUBLISHED, manifest.NAME):
@@ -74,8 +77,8 @@ def publish(job: Job, described: Collection[str]) -> None:
 
 
 def remove_work(job: Job) -> None:
-    """Removes the `Job.work` that the previous call left if it was killed just before its end."""
-    if job.tokens.exists():  # otherwise the work is of an interrupted call with other settings
-        # If the lock is held, another process is preparing other settings there.
+    """Removes `Job.work` if the previous call was killed after it had published the data."""
+    if job.tokens.exists():  # otherwise the work is from an interrupted call with other settings
+        # If the lock is held, another process is preparing the directory with other settings.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
             atomic.remove(job.work)

@@ -20,10 +20,10 @@ from nmt.errors import InputError, Note
 from nmt.storage import atomic
 from nmt.storage.opening import small_file
 
-SAMPLE_SENTENCES = 2_000_000  # maximum, half of each language
+SAMPLE_SENTENCES = 2_000_000  # maximum; half of the sentences are in each language
 SAMPLE_BYTES = 300_000_000  # approximate maximum; training takes 3.5 times as much memory
-# With this much text or more, the tokenizer is trained in another process: sentencepiece does not
-# return its memory, and reacts to a signal only after it has finished.
+# With this much text or more, the tokenizer is trained in another process, because sentencepiece
+# does not free its memory, and reacts to a signal only after it has finished.
 _LEARN_APART_BYTES = 20_000_000
 
 
@@ -31,8 +31,8 @@ def learn_vocabulary(job: Job, text: KeptText, note: Note) -> Tokenizer:
     """Trains the tokenizer or copies the given one, unless an earlier call has done so.
 
     Raises:
-        InputError: the vocabulary size does not fit the text, or the given tokenizer differs from
-            the settings in its vocabulary size or its symbols.
+        InputError: the vocabulary size does not suit the text, or the given tokenizer has another
+            vocabulary size or other symbols than the settings.
     """
     if not is_finished(job.tokenizer):
         _write_tokenizer(job, text, note)
@@ -49,8 +49,8 @@ def _write_tokenizer(job: Job, text: KeptText, note: Note) -> None:
         if tokenizer.symbols != settings.symbols:
             theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
             raise InputError(
-                f"tokenizer.symbols is {ours}, but the given tokenizer {given} has {theirs}. "
-                "Set tokenizer.symbols to those of the tokenizer, or use another tokenizer."
+                f"tokenizer.symbols is {ours}, but the symbols of the given tokenizer {given} are "
+                f"{theirs}. Set tokenizer.symbols to these symbols, or use another tokenizer."
             )
         found = tokenizer.vocabulary_size
         if found != size:
@@ -61,7 +61,7 @@ def _write_tokenizer(job: Job, text: KeptText, note: Note) -> None:
         note(f"Using the tokenizer {given}.")
         atomic.write_file(job.tokenizer, tokenizer.model)
     else:
-        note(f"Learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences.")
+        note(f"Training a tokenizer with {size:,} tokens on up to {SAMPLE_SENTENCES:,} sentences.")
         if _text_bytes(text) < _LEARN_APART_BYTES:
             _learn(text, settings, job.tokenizer)
         else:
@@ -88,11 +88,11 @@ def _text_bytes(text: KeptText) -> int:
 
 
 def _sample(text: KeptText) -> Iterator[str]:
-    """Yields sentences for the tokenizer: both sides of evenly spaced kept pairs."""
+    """Yields the sentences to train the tokenizer on: both sides of evenly spaced kept pairs."""
     total = sum(int(np.count_nonzero(mask)) for _, mask in text)
     wanted = max(1, total * SAMPLE_BYTES // _text_bytes(text))
     wanted = min(total, SAMPLE_SENTENCES // 2, wanted)
-    before = 0  # pairs of earlier shards
+    before = 0  # number of kept pairs in earlier shards
     for shard, mask in text:
         rows = np.flatnonzero(mask)
         ranks = np.arange(before, before + len(rows))
