@@ -17,8 +17,8 @@ cat "${parts[@]}" > "$output.new"
 expected=$(awk 'END { print NR }' "$input") # the last line may lack a newline
 found=$(wc -l < "$output.new")
 if [ "$found" -ne "$expected" ]; then
-    echo "merge: error: $output would have $found lines instead of $expected. Check that all parts were made with" \
-            "--array 1-$n." >&2
+    echo "merge: error: $output would have $found lines instead of $expected." \
+        "Check that all parts were made with --array 1-$n." >&2
     exit 2
 fi
 mv "$output.new" "$output"

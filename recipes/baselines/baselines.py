@@ -314,7 +314,7 @@ class LSTMCheckpoints:
     wait = check
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> State:
-        """Restores the newest checkpoint; returns its state, or that of step 0 without checkpoint."""
+        """Restores the newest checkpoint, if any, and returns its state or the state of step 0."""
         steps = self._steps()
         if not steps:
             threads, version = torch.get_num_threads(), str(torch.__version__)
