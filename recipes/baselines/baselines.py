@@ -228,7 +228,7 @@ def trained_transformer(config: Config) -> tuple[Translator, State]:
 
 
 def trained_lstm(config: Config) -> tuple[Translator, State]:
-    """Trains the LSTM with the training loop of `nmt train`. Returns as `trained_transformer`."""
+    """Trains the LSTM with the loop of `nmt train`. Returns the finished model and last state."""
     settings, directory = config.training, RunDirectory(Path(config.training.run_directory))
     keep_freed_memory()
     be_deterministic(settings.deterministic)

@@ -48,8 +48,8 @@ def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
     """Raises RuntimeError if a GPU would reject a call of `func` with these devices and types.
 
     Args:
-        on_cpu: the arguments on the CPU. A tensor without dimensions (a number) may be on the CPU,
-            except in a list or as a keyword argument.
+        on_cpu: the arguments on the CPU. A tensor without dimensions (a number) is
+            allowed, except in a list or as a keyword argument.
     """
     name = _name(func)
     far = [each for each in on_cpu if each.dim() or not any(each is one for one in args)]
