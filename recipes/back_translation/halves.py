@@ -16,7 +16,7 @@ from nmt.storage.opening import read_lines
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Halves the text named in `argv`, and writes the three files."""
-    parser = argparse.ArgumentParser(description="Keeps half of the pairs of a text.")
+    parser = argparse.ArgumentParser(description="Keeps half of the pairs, and the other targets.")
     parser.add_argument("source", type=Path, help="source text, one sentence per line")
     parser.add_argument("target", type=Path, help="target text, one sentence per line")
     parser.add_argument("prefix", type=Path, help="prefix of the output files")
