@@ -1,4 +1,4 @@
-# `make help` lists the targets. Python is in .venv, which is created on first use.
+# `make help` lists the targets. The virtual environment .venv is created on first use.
 PYTHON ?= python3
 ARGS ?=
 GPUS = $$(.venv/bin/python -c "import torch; print(max(1, torch.cuda.device_count()))")
@@ -17,7 +17,7 @@ install: .venv/installed ## create .venv with nmt and the requirements of its te
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: .venv/installed ## prepare, train, translate and compute BLEU in minutes
+demo: .venv/installed ## train and evaluate a small model in minutes
 	.venv/bin/nmt prepare configs/demo.yaml $(ARGS)
 	.venv/bin/nmt train configs/demo.yaml $(ARGS)
 	.venv/bin/python recipes/demo/show.py runs/demo
@@ -34,11 +34,11 @@ lint: .venv/installed ## run ruff, mypy and the check for unwanted words
 	.venv/bin/mypy
 	.venv/bin/python tests/words.py
 
-train-base: .venv/installed ## train the base model on WMT14 EN-DE, on every GPU; ARGS="KEY=VALUE ..."
+train-base: .venv/installed ## train the base model on WMT14 EN-DE on every GPU; ARGS="KEY=VALUE ..." sets settings
 	.venv/bin/nmt prepare configs/transformer_base.yaml $(ARGS)
 	.venv/bin/torchrun --standalone --nproc-per-node $(GPUS) -m nmt train configs/transformer_base.yaml $(ARGS)
 
-train-big: .venv/installed ## train the big model on WMT14 EN-DE, on every GPU
+train-big: .venv/installed ## train the big model on WMT14 EN-DE on every GPU
 	.venv/bin/nmt prepare configs/transformer_big.yaml $(ARGS)
 	.venv/bin/torchrun --standalone --nproc-per-node $(GPUS) -m nmt train configs/transformer_big.yaml $(ARGS)
 

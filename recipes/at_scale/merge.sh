@@ -1,5 +1,5 @@
 #!/bin/bash
-# Joins the N parts of OUTPUT that translate.sbatch made from INPUT, and checks their line counts.
+# Joins the N parts of OUTPUT that translate.sbatch made from INPUT, and checks the number of lines.
 #
 #   bash recipes/at_scale/merge.sh INPUT OUTPUT N
 set -euo pipefail
@@ -7,7 +7,7 @@ input=$1 output=$2 n=$3
 parts=()
 for ((i = 1; i <= n; i++)); do
     if [ ! -e "$output.$i" ]; then
-        echo "merge: error: no part $i, $output.$i, start the job again" >&2
+        echo "merge: error: Part $i is missing: $output.$i. Run the job again." >&2
         exit 2
     fi
     parts+=("$output.$i")
@@ -17,7 +17,8 @@ cat "${parts[@]}" > "$output.new"
 expected=$(awk 'END { print NR }' "$input") # the last line may lack a newline
 found=$(wc -l < "$output.new")
 if [ "$found" -ne "$expected" ]; then
-    echo "merge: error: $found lines of $expected, $output, were all parts made with --array 1-$n?" >&2
+    echo "merge: error: $output would have $found lines instead of $expected." \
+        "Check that all parts were made with --array 1-$n." >&2
     exit 2
 fi
 mv "$output.new" "$output"

@@ -1,11 +1,10 @@
-"""Translates a column of Parquet files with Ray Data and as many workers as fit.
+"""Translates a column of Parquet files with Ray Data, with up to N workers.
 
     python recipes/at_scale/translate.py MODEL SOURCE OUTPUT [--workers N]
 
-For each file of SOURCE, the directory OUTPUT receives a file of the same name with the same columns
-and rows, and an additional column `translation`. A file appears when it is complete. Existing files
-are kept.
-To continue a job that was killed, start it again.
+For each file in SOURCE, the script writes a file with the same name, columns and rows, and an
+additional column `translation`, to the directory OUTPUT. A file appears only when it is complete.
+Existing files are kept. To continue a job that was killed, start it again.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ class Job:
     workers: int
     cpus: float  # per worker
     gpus: float
-    batch_size: int  # number of rows
+    batch_size: int  # in rows
     options: SearchOptions
 
 
 class Worker:
-    """A process with the model, which Ray starts on one of the machines."""
+    """A worker process that Ray starts on one of the machines, with its own copy of the model."""
 
     def __init__(self, job: Job):
         self.job = job
@@ -49,7 +48,7 @@ class Worker:
         self.translator = Translator.load(job.model, device=device, precision="fp32")
 
     def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """Adds a translation to each row; it is a single line, as `nmt translate` writes it."""
+        """Adds a translation to each row, as a single line as in the output of `nmt translate`."""
         texts = ["" if text is None else str(text) for text in rows[self.job.column]]
         found = self.translator.translate(texts, self.job.options)
         return rows | {"translation": [each.text for each in found]}
@@ -80,13 +79,13 @@ def _arguments(argv: Sequence[str] | None) -> Job:
     parser.add_argument("model", help="model, checkpoint or run directory, shared by all machines")
     parser.add_argument("source", type=Path, help="Parquet file, or a directory of them")
     parser.add_argument("output", type=Path, help="a folder")
-    parser.add_argument("--column", default="text", help="column of the sentences (default: text)")
+    parser.add_argument("--column", default="text", help="column to translate (default: text)")
     parser.add_argument(
         "--workers", type=int, default=2, help="maximum number of workers (default: 2)"
     )
     parser.add_argument("--cpus", type=float, default=1, help="CPUs per worker (default: 1)")
-    parser.add_argument("--gpus", type=float, default=0, help="GPUs per worker (default: none)")
-    parser.add_argument("--batch-size", type=int, default=2048, help="rows (default: 2048)")
+    parser.add_argument("--gpus", type=float, default=0, help="GPUs per worker (default: 0)")
+    parser.add_argument("--batch-size", type=int, default=2048, help="in rows (default: 2048)")
     parser.add_argument("--beam", type=int, help="beam size; 1 is greedy (default: the model's)")
     words = parser.parse_args(argv)
     return Job(
@@ -126,7 +125,8 @@ def _start_ray() -> None:
 def _translate(job: Job, file: Path, place: Path) -> None:
     """Translates one file and keeps the order of its rows.
 
-    If a worker dies, Ray starts another worker where resources are free, and gives it the batch.
+    If a worker dies, Ray starts another worker where resources are free, and repeats the
+    batch there.
     """
     import ray
 
@@ -134,7 +134,7 @@ def _translate(job: Job, file: Path, place: Path) -> None:
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
     rows = ray.data.read_parquet(str(file))
-    # otherwise a small file would be a single block, which one worker would translate
+    # otherwise a small file would be a single block, which only one worker would translate
     batches = rows.repartition(target_num_rows_per_block=job.batch_size)
     translated = batches.map_batches(
         Worker,

@@ -1,9 +1,9 @@
-"""Halves parallel text: keeps every second pair, and only the target side of the remaining pairs.
+"""Keeps every second pair of a parallel text, and only the target side of the other pairs.
 
     python recipes/back_translation/halves.py text/a.train.en text/a.train.de text/a
 
-writes text/a.half.en, text/a.half.de and text/a.mono.de. Back-translation can thus be tried where
-its upper bound is known, namely the quality of a model trained on the whole text.
+This command writes text/a.half.en, text/a.half.de and text/a.mono.de. With these files, a model
+trained with back-translation can be compared with an upper bound, a model trained on all pairs.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from nmt.storage.opening import read_lines
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the three files named in `argv`."""
-    parser = argparse.ArgumentParser(description="Halves parallel text into pairs and one side.")
-    parser.add_argument("source", type=Path, help="one sentence per line, plain or compressed")
-    parser.add_argument("target", type=Path, help="as many lines")
-    parser.add_argument("prefix", type=Path, help="prefix of the output files: text/general")
+    """Halves the text named in `argv`, and writes the three files."""
+    parser = argparse.ArgumentParser(description="Keeps half of the pairs, and the other targets.")
+    parser.add_argument("source", type=Path, help="source text, one sentence per line")
+    parser.add_argument("target", type=Path, help="target text, one sentence per line")
+    parser.add_argument("prefix", type=Path, help="prefix of the output files")
     given = parser.parse_args(argv)
     source, target = list(read_lines(given.source)), list(read_lines(given.target))
     if len(source) != len(target):

@@ -2,9 +2,9 @@
 
     python recipes/baselines/baselines.py configs/multi30k.yaml --seeds 1 2 3 --minutes 30
 
-Both systems have the same prepared data, batches, loss, optimizer, schedule, validation, averaging
-of checkpoints and search. Each run has a directory OUTPUT/SYSTEM/seed-N. To continue an interrupted
-command, repeat it: finished runs are kept, and a stopped run continues from its last checkpoint.
+Both systems use the same prepared data, batches, loss, optimizer, schedule, validation, checkpoint
+averaging and search. Each run has a directory OUTPUT/SYSTEM/seed-N. To continue an interrupted
+command, repeat it. Finished runs are kept, and a stopped run continues from its last checkpoint.
 """
 
 import argparse
@@ -57,15 +57,15 @@ from recipes.baselines import lstm
 from recipes.baselines.lstm import LSTMSearch, LSTMTranslator
 
 TRANSFORMER, LSTM = "transformer", "lstm"
-# about as many parameters as the Transformer of configs/multi30k.yaml
+# With these settings, the LSTM has about as many parameters as the model of configs/multi30k.yaml
 LSTM_SETTINGS = ["model.encoder_layers=2", "model.decoder_layers=2", "model.d_model=200"]
-# the finished model is the mean of the last checkpoints; no run ends early
+# The finished model is the mean of the last checkpoints, and no run is stopped early
 SAME = ["training.finished_model=average", "training.early_stopping=null", "training.compile=false",
         "training.micro_batches=1"]  # fmt: skip
 RESULT, TRANSLATIONS = "result.json", "translations.txt"  # in each run directory
-_ENDLESS = 10_000_000  # steps of a run that its time ends
+_ENDLESS = 10_000_000  # maximum number of steps of a run with a time limit
 
-Count = Callable[[Model, int, np.ndarray, np.ndarray], int]  # as `training_flops`
+Count = Callable[[Model, int, np.ndarray, np.ndarray], int]  # the type of `training_flops`
 FLOPS: dict[str, Count] = {TRANSFORMER: flops.training_flops, LSTM: lstm.training_flops}
 
 
@@ -75,22 +75,22 @@ class Result:
 
     system: str
     seed: int
-    settings_sha256: str  # of the configuration, which includes the budget
+    settings_sha256: str  # hash of the configuration, which includes the budget
     parameters: int
     steps: int
-    minutes: float  # of training, including validations and checkpoints
-    flops: int  # by formula, as in `nmt info`; without padding
+    minutes: float  # training time, including validations and checkpoints
+    flops: int  # of training, calculated as in `nmt info`, without padding
     target_tokens: int  # in all training steps
-    tokens_per_second: float  # target tokens in training, the median of the logged steps
+    tokens_per_second: float  # target tokens; the median over logged training steps
     precision: str
     bleu: float  # on the test set
-    bleu_interval: tuple[float, float]  # 95%, over sentences
+    bleu_interval: tuple[float, float]  # 95% interval over sentences
     bleu_signature: str
-    curve: list[dict[str, Any]]  # validations during training
+    curve: list[dict[str, Any]]  # results of the validations during training
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Trains and measures all runs; writes table.json after each run and table.md at the end."""
+    """Trains and evaluates all runs; writes table.json after each run and table.md at the end."""
     arguments = _arguments(argv)
     base = load(arguments.config, arguments.overrides)
     for name in ("validation", "test"):
@@ -123,7 +123,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "overrides", nargs="*", metavar="KEY=VALUE", help="settings of both systems"
     )
     parser.add_argument("--lstm", nargs="+", default=[], metavar="KEY=VALUE",
-                        help="settings of the LSTM alone, in addition to "
+                        help="settings of the LSTM only, in addition to "
                              + " ".join(LSTM_SETTINGS))  # fmt: skip
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N")
     budget = parser.add_mutually_exclusive_group(required=True)
@@ -136,7 +136,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def configured(system: str, seed: int, arguments: argparse.Namespace) -> Config:
-    """Returns the configuration of a run, whose end is given by the budget."""
+    """Returns the configuration of a run that ends when the budget is used up."""
     run = arguments.output / system / f"seed-{seed}"
     words = [*arguments.overrides, *SAME, f"training.seed={seed}"]
     words += [f"training.run_directory={json.dumps(str(run))}"]
@@ -152,7 +152,7 @@ def configured(system: str, seed: int, arguments: argparse.Namespace) -> Config:
 
 
 def costs(system: str, config: Config) -> Iterator[tuple[int, int]]:
-    """Yields the FLOPs and the target tokens of training after 1, 2, ... steps."""
+    """Yields the total training FLOPs and target tokens after 1, 2, ... steps."""
     shards = PreparedData.of(config).shards("train")
     source, target = (
         np.concatenate([side.lengths for side in sides])
@@ -169,12 +169,12 @@ def costs(system: str, config: Config) -> Iterator[tuple[int, int]]:
 
 
 def steps_within(budget: float, system: str, config: Config) -> int:
-    """Returns the number of steps after which the FLOPs of training first reach the budget."""
+    """Returns the number of steps after which the training FLOPs first reach the budget."""
     return next(n for n, (spent, _) in enumerate(costs(system, config), 1) if spent >= budget)
 
 
 def finished(config: Config) -> Result | None:
-    """Returns the result of an earlier call with the same settings and the same budget."""
+    """Returns the result of an earlier call with the same settings and budget, or None."""
     path = Path(config.training.run_directory) / RESULT
     found = Result(**json.loads(path.read_text())) if path.exists() else None
     return found if found and found.settings_sha256 == _sha256(config) else None
@@ -185,7 +185,7 @@ def _sha256(config: Config) -> str:
 
 
 def trained(system: str, config: Config) -> Result:
-    """Trains or resumes a run and measures its finished model on the test set."""
+    """Trains or resumes a run, and evaluates its finished model on the test set."""
     run = RunDirectory(Path(config.training.run_directory))
     translator, state = (trained_lstm if system == LSTM else trained_transformer)(config)
     tests = kept_test_set.read(run.test_set, config.data, None)
@@ -220,7 +220,7 @@ def trained(system: str, config: Config) -> Result:
 
 
 def trained_transformer(config: Config) -> tuple[Translator, State]:
-    """Trains as `nmt train` does; returns the finished model and the state of the last step."""
+    """Trains as `nmt train` does. Returns the finished model and the state of the last step."""
     model = train(config, say)
     last = checkpoints.newest(RunDirectory(Path(config.training.run_directory)).identity(), say)
     assert last
@@ -228,7 +228,7 @@ def trained_transformer(config: Config) -> tuple[Translator, State]:
 
 
 def trained_lstm(config: Config) -> tuple[Translator, State]:
-    """Trains the LSTM with the loop of `nmt train`; returns as `trained_transformer` does."""
+    """Trains the LSTM with the loop of `nmt train`. Returns the finished model and last state."""
     settings, directory = config.training, RunDirectory(Path(config.training.run_directory))
     keep_freed_memory()
     be_deterministic(settings.deterministic)
@@ -259,26 +259,26 @@ def trained_lstm(config: Config) -> tuple[Translator, State]:
 def translator_of(
     model: LSTMTranslator, tokenizer: Tokenizer, config: Config, target_symbols: Sequence[str]
 ) -> Translator:
-    """Returns the translator of an LSTM, as `Translator.of` does for a Transformer."""
+    """Returns a translator that uses an LSTM, like `Translator.of` for a Transformer."""
     untrained = [i for symbol, i in tokenizer.symbol_ids.items() if symbol not in target_symbols]
     search = LSTMSearch([model], config.decoding, tokenizer.decode, untrained)
     return Translator(search, tokenizer, config)
 
 
 class LSTMInferenceCopy:
-    """Translates with the model that is being trained; takes the place of `InferenceCopy`."""
+    """Replaces `InferenceCopy`; validation uses the model in training instead of a copy."""
 
     refreshed = staticmethod(translator_of)
 
 
 class LSTMCheckpoints:
-    """Writes and reads checkpoints of the LSTM; takes the place of `CheckpointWriter`.
+    """Writes and reads checkpoints of the LSTM; replaces `CheckpointWriter`.
 
-    A checkpoint is a directory RUN/checkpoints/lstm-00001000. `nmt` does not read it.
+    A checkpoint is a directory such as RUN/checkpoints/lstm-00001000, which `nmt` does not read.
     """
 
     def __init__(self, run: Run):
-        """Removes what a killed process has left unfinished."""
+        """Removes the unfinished checkpoints of a killed process."""
         self.run, self.folder = run, run.directory.checkpoints
         self.folder.mkdir(exist_ok=True)
         atomic.remove_leftovers(self.folder)
@@ -291,7 +291,7 @@ class LSTMCheckpoints:
         return sorted((int(path.name[5:]) for path in self.folder.glob("lstm-*")), reverse=True)
 
     def save(self, model: nn.Module, optimizer: Optimizer, state: State) -> None:
-        """Writes a checkpoint, and removes those that are not needed for the mean."""
+        """Writes a checkpoint, and removes older checkpoints that the mean does not include."""
         with atomic.new_directory(self._path(state.step)) as folder:
             write_tensors(folder / "model.safetensors", model.state_dict())
             write_tensors(folder / "optimizer.safetensors", state_tensors(optimizer, model))
@@ -305,16 +305,16 @@ class LSTMCheckpoints:
                 shutil.rmtree(gone)
 
     def record_state(self, state: State) -> None:
-        """Replaces the state of a checkpoint after the validation of its step."""
+        """Replaces the state in a checkpoint after the validation at its step."""
         atomic.write_file(self._path(state.step) / "state.json", state.model_dump_json())
 
     def check(self) -> None:
-        """Does nothing, because checkpoints are written at once."""
+        """Does nothing, because checkpoints are written synchronously."""
 
     wait = check
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> State:
-        """Restores the newest checkpoint; without a checkpoint, returns the state of step 0."""
+        """Restores the newest checkpoint, if any, and returns its state or the state of step 0."""
         steps = self._steps()
         if not steps:
             threads, version = torch.get_num_threads(), str(torch.__version__)
@@ -328,7 +328,7 @@ class LSTMCheckpoints:
         return read_state(folder / "state.json")
 
     def mean(self, last: int) -> dict[str, Tensor]:
-        """Returns the mean of the weights of the last checkpoints, like `nmt train` at its end."""
+        """Returns the mean weights of the last checkpoints, as `nmt train` computes them."""
         steps = self._scheduled(last)[: self.run.config.training.average_last]
         found = [load_file(self._path(step) / "model.safetensors") for step in steps]
         return {key: torch.stack([each[key] for each in found]).mean(0) for key in found[0]}
@@ -339,12 +339,12 @@ class LSTMCheckpoints:
 
 
 def tables(results: Sequence[Result], output: Path) -> str:
-    """Returns the costs of both systems, and their difference in BLEU, as Markdown tables."""
+    """Returns Markdown tables of the costs of both systems and of their difference in BLEU."""
     systems = [[each for each in results if each.system == name] for name in (LSTM, TRANSFORMER)]
     costs = Table(
         "", ["", "parameters", "precision", "steps", "target tokens", "training FLOPs", "minutes",
              "target tokens per second"], [_cost(some) for some in systems],
-        ("Means over seeds. FLOPs by formula, without padding.",),
+        ("Means over seeds. FLOPs are calculated, without padding.",),
     )  # fmt: skip
     run = RunDirectory(output / LSTM / f"seed-{results[0].seed}")
     data = run.settings().data

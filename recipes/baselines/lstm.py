@@ -1,14 +1,15 @@
-"""An LSTM encoder-decoder with attention, in the place of the Transformer.
+"""An LSTM encoder-decoder with attention, which can be trained instead of the Transformer.
 
 The decoder is that of Luong et al. (2015), "Effective Approaches to Attention-based Neural Machine
 Translation": stacked LSTMs, global attention with the score "general", and input feeding, which
 passes the attentional hidden state of a step to the next step. The encoder is bidirectional, as in
-Bahdanau et al. (2015). As in the Transformer, one matrix serves as both embeddings and as the
-output projection. Therefore `TransformerLoss` and `BatchedSearch` accept this model.
+Bahdanau et al. (2015). As in the Transformer, one matrix serves as the source embedding, the target
+embedding and the output projection.
 
-Shapes: N sentences, one per row; S source and T target length, W hypotheses per sentence,
-D d_model, L layers per stack, V vocabulary. The state of the decoder is (N, W, 2 L + 1, D): hidden
-state and cell of each layer, then the attentional hidden state.
+Dimensions: N is the number of sentences, one per row; S the source length; T the target length; W
+the number of hypotheses per sentence; D d_model; L the number of encoder layers and of decoder
+layers; V the vocabulary size. The state of the decoder has the shape (N, W, 2 L + 1, D). It
+contains the hidden state and the cell of each layer, and then the attentional hidden state.
 """
 
 import math
@@ -41,20 +42,22 @@ class Memory:
     is_padding: Tensor  # (N, S)
 
     def rows(self, rows: slice | Tensor) -> "Memory":
-        """Returns the memory of some sentences."""
+        """Returns the memory of the selected sentences."""
         return Memory(self.values[rows], self.keys[rows], self.is_padding[rows])
 
 
 class LSTMTranslator(nn.Module):
-    """The model; its attributes and methods have the names of those of `Transformer`."""
+    """An LSTM with the attributes and methods of `Transformer` that training and search use."""
 
-    max_length: int | None = None  # any length
+    max_length: int | None = None  # no limit
 
     def __init__(self, model: Model, vocabulary_size: int):
         """Allocates uninitialized weights; call `initialize`.
 
         Args:
-            model: `d_model`, `encoder_layers`, `decoder_layers` and `dropout` apply.
+            model: settings, of which `d_model`, `encoder_layers`, `decoder_layers` and `dropout`
+                are used.
+            vocabulary_size: number of tokens in the vocabulary.
 
         Raises:
             InputError: the numbers of layers differ, or `d_model` is odd.
@@ -81,8 +84,9 @@ class LSTMTranslator(nn.Module):
     def initialize(self, seed: int) -> None:
         """Initializes all weights.
 
-        Embeddings are sampled as the Transformer's, matrices uniformly within ±1/sqrt(D) as torch
-        does. Biases are 0, except those of the forget gates, which are 1 (Jozefowicz et al., 2015).
+        Embeddings are initialized as in the Transformer. Matrices are sampled uniformly from
+        ±1/sqrt(D), as in torch. The biases of the forget gates are 1 (Jozefowicz et al., 2015); all
+        other biases are 0.
         """
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.named_parameters():
@@ -90,24 +94,24 @@ class LSTMTranslator(nn.Module):
                 parameter.normal_(0, self.d_model**-0.5, generator=generator)
             elif "bias" in name:
                 parameter.zero_()
-                if "bias_ih" in name:  # the gates are input, forget, cell and output
+                if "bias_ih" in name:  # in the order input, forget, cell, output gate
                     parameter.chunk(4)[1].fill_(1)
             else:
                 bound = self.d_model**-0.5
                 parameter.uniform_(-bound, bound, generator=generator)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Returns scaled embeddings: (...) -> (..., D)."""
+        """Returns the scaled embeddings of tokens: (...) -> (..., D)."""
         return self.dropout(F.embedding(tokens, self.embedding) * math.sqrt(self.d_model))
 
     def encode(self, src: Tensor) -> tuple[Memory, Tensor]:
-        """Encodes the sources and starts the decoder with the final states of the encoder's layers.
+        """Encodes sources, and initializes the decoder with the final states of the encoder.
 
         Args:
-            src: (N, S), padded with PAD_ID.
+            src: source tokens, (N, S), padded with PAD_ID.
 
         Returns:
-            The memory, and the state (N, 1, 2 L + 1, D).
+            The memory, and the initial state of the decoder, (N, 1, 2 L + 1, D).
         """
         is_padding, states = src == PAD_ID, list[Tensor]()
         lengths = (~is_padding).sum(1).cpu()
@@ -117,20 +121,22 @@ class LSTMTranslator(nn.Module):
             output, final = layer(packed)
             x = pad_packed_sequence(output, batch_first=True, total_length=src.shape[1])[0]
             x = self.dropout(x)
-            # both directions of the hidden state, then those of the cell: (2, N, D / 2) -> (N, D)
+            # hidden state, then cell; joins both directions: (2, N, D / 2) -> (N, D)
             states += [each.transpose(0, 1).flatten(1) for each in final]
         state = torch.stack([*states, torch.zeros_like(states[0])], 1)
         return Memory(x, self.score(x), is_padding), state[:, None]
 
     def step(self, y: Tensor, state: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Tensor]:
-        """Takes one step of the decoder.
+        """Computes one step of the decoder.
 
         Args:
-            y: (N, W, D), the embedded newest tokens.
-            state: (N, W, 2 L + 1, D).
+            y: embeddings of the newest tokens, (N, W, D).
+            state: state of the decoder, (N, W, 2 L + 1, D).
+            memory: the encoder's output.
 
         Returns:
-            The attentional hidden states (N, W, D), the new state, and the attention (N, W, S).
+            The attentional hidden states (N, W, D), the new state of the decoder, and the attention
+            weights (N, W, S).
         """
         N, W, _ = y.shape
         *before, fed = state.flatten(0, 1).unbind(1)
@@ -147,14 +153,19 @@ class LSTMTranslator(nn.Module):
         return hidden, state.view(N, W, *state.shape[1:]), weights
 
     def forward(self, src: Tokens, tgt_in: Tokens) -> Tensor:
-        """(R, S), (R, T) -> hidden states (R, T, D), the input of `logits`; 0 at padding
+        """Returns the hidden states (R, T, D) from which `logits` computes the logits.
 
-        A row may contain several pairs. Each micro-batch must contain at least one.
+        A row may contain several pairs. There must be at least one pair. At padding, the hidden
+        states are 0.
+
+        Args:
+            src: source tokens, (R, S).
+            tgt_in: target tokens, (R, T), of which each sentence begins with BOS.
         """
         sources, _ = one_per_row(src)
         targets, numbers = one_per_row(tgt_in)
         lengths = (targets != PAD_ID).sum(1)
-        order = lengths.argsort(descending=True, stable=True)  # steps drop the sentences that ended
+        order = lengths.argsort(descending=True, stable=True)  # longest first
         memory, state = self.encode(sources[order])
         y = self.embed(targets[order])
         counts = (lengths[:, None] > torch.arange(targets.shape[1], device=y.device)).sum(0)
@@ -165,12 +176,12 @@ class LSTMTranslator(nn.Module):
         ranks = order.argsort()[numbers]  # (tokens,)
         is_real = tgt_in.segments > 0
         places = (counts.cumsum(0) - counts)[tgt_in.positions[is_real]] + ranks
-        packed = torch.cat(outputs)  # by step, then by rank
+        packed = torch.cat(outputs)  # sorted by step, then by rank
         found = packed.new_zeros(*tgt_in.tokens.shape, self.d_model)
         return found.index_put((is_real,), packed[places])
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., D) -> (..., V)"""
+        """Returns the logits of hidden states: (..., D) -> (..., V)."""
         return hidden @ self.embedding.T
 
     def attention_weights(self, src: Tokens, tgt_in: Tokens) -> AttentionWeights:
@@ -184,13 +195,13 @@ class LSTMTranslator(nn.Module):
 
 
 def one_per_row(side: Tokens) -> tuple[Tensor, Tensor]:
-    """Puts each sentence of packed rows into a row of its own.
+    """Unpacks rows, so that each sentence is in a separate row.
 
-    The sentences are in the same order for the source and the target of a batch.
+    The sources and the targets of a batch are unpacked in the same order.
 
     Returns:
-        (N, L) padded with PAD_ID; and, for each token that is not padding, the number of its
-        sentence.
+        The tokens, (N, S) or (N, T), padded with PAD_ID, and the index of the sentence of each
+        non-padding token.
     """
     is_real = side.segments > 0
     positions, tokens = side.positions[is_real], side.tokens[is_real]
@@ -201,10 +212,10 @@ def one_per_row(side: Tokens) -> tuple[Tensor, Tensor]:
 
 
 class LSTMSteps:
-    """The step interface of the search (`StepInterface`)."""
+    """The decoder steps of an LSTM, with the step interface of the search (`StepInterface`)."""
 
     def __init__(self, model: LSTMTranslator, src: Tensor, beam: int):
-        """`src`: (N, S), padded with PAD_ID; each sentence ends with EOS."""
+        """Encodes the sources `src`, (N, S), which end with EOS and are padded with PAD_ID."""
         self.model = model
         self.memory, state = model.encode(src)
         self.state = state.expand(-1, beam, -1, -1)
@@ -222,7 +233,7 @@ class LSTMSteps:
 
 
 class LSTMSearch(BatchedSearch):
-    """The search of the Transformer, over the LSTM's steps."""
+    """The beam search of `nmt` with the decoder steps of the LSTM."""
 
     def __init__(self, *arguments: Any):
         """See `BatchedSearch`."""
@@ -235,7 +246,7 @@ class LSTMSearch(BatchedSearch):
 
     @property
     def default_batch_tokens(self) -> int:
-        """Returns the maximum tokens in a batch, as few as for a large Transformer."""
+        """The maximum number of tokens in a batch, the same as for a large Transformer."""
         return 16_384
 
 
@@ -244,14 +255,14 @@ def training_flops(
 ) -> int:
     """Returns the FLOPs of one training step, as `nmt.benchmark.flops.training_flops` counts them.
 
-    An LSTM of width h with an input of width i multiplies 4 h (i + h) weights per token. In the
-    encoder both directions have h = D / 2 and i = D, in the decoder h = D, and the first layer has
-    i = 2 D.
+    An LSTM layer of width h with an input of width i has 4 h (i + h) weights, which are used once
+    per token. In each direction of an encoder layer, h = D / 2 and i = D. In the decoder, h = D; i
+    is 2 D in the first layer and D in the other layers.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     D = model.d_model
-    of_source = model.encoder_layers * 2 * (4 * D // 2) * (D + D // 2) + D * D  # and W_a
+    of_source = model.encoder_layers * 2 * (4 * D // 2) * (D + D // 2) + D * D  # with W_a
     of_target = 4 * D * (3 * D + (model.decoder_layers - 1) * 2 * D)
-    of_target += 2 * D * D + vocabulary_size * D  # W_c and the logits
+    of_target += 2 * D * D + vocabulary_size * D  # with W_c and the logits
     products = of_source * int(source.sum()) + of_target * int(target.sum())
     return 6 * (products + 2 * D * int((source * target).sum()))

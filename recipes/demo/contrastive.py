@@ -1,9 +1,9 @@
-"""Writes contrastive pairs of the demo grammar, for `nmt evaluate --contrastive`.
+"""Writes contrastive translations from the demo grammar, for `nmt evaluate --contrastive`.
 
     python recipes/demo/contrastive.py contrastive.tsv
 
-The file has four tab-separated columns: source, right translation, wrong translation, phenomenon.
-Each source has a combination of words that no training sentence has.
+The file has four tab-separated columns: source, correct translation, incorrect translation and
+phenomenon. Each source contains a combination of words that does not occur in training.
 """
 
 import argparse
@@ -16,10 +16,12 @@ from nmt.lines.translate import opened_output
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the pairs to the file named in `argv`."""
-    parser = argparse.ArgumentParser(description="Writes contrastive pairs of the demo grammar.")
+    """Writes the translations to the file named in `argv`."""
+    parser = argparse.ArgumentParser(description="Writes contrastive translations.")
     parser.add_argument("output", type=Path, help="file to write")
-    parser.add_argument("--pairs", type=int, default=200, help="per phenomenon (default: 200)")
+    parser.add_argument(
+        "--pairs", type=int, default=200, help="number of pairs per phenomenon (default: 200)"
+    )
     arguments = parser.parse_args(argv)
     with opened_output(arguments.output) as file:
         for pair in contrastive_pairs(arguments.pairs, seed=1, split="test"):

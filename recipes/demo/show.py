@@ -1,4 +1,4 @@
-"""Shows examples of translations of the demo's test set, and their BLEU.
+"""Prints example translations from the demo's test set, and the BLEU of the whole test set.
 
     python recipes/demo/show.py runs/demo
 
@@ -20,9 +20,9 @@ from nmt.translator import Translator
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Translates the test set of the run named in `argv`, and prints the tables."""
+    """Translates the test set of the run named in `argv`, and prints examples and scores."""
     parser = argparse.ArgumentParser(description="Shows what the demo's model has learned.")
-    parser.add_argument("model", nargs="?", default="runs/demo", help="default: runs/demo")
+    parser.add_argument("model", nargs="?", default="runs/demo", help="run (default: runs/demo)")
     model = parser.parse_args(argv).model
     keep_freed_memory()
     translator = Translator.load(model)
@@ -51,8 +51,8 @@ def test_pairs(translator: Translator) -> list[DemoPair]:
 def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
     """Prints a translated test sentence for each phenomenon.
 
-    Chooses the sentence with the fewest other phenomena. Marks translations that differ from the
-    reference.
+    The sentence is the one with the fewest other phenomena. An asterisk marks translations that
+    differ from the reference.
     """
     print("held-out test sentences (* differs from the reference)\n")
     shown: set[int] = set()
@@ -66,8 +66,8 @@ def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
 
 
 def print_phenomena(pairs: list[DemoPair]) -> None:
-    """Prints the share of test sentences that have each phenomenon."""
-    print("share of the test sentences that show it")
+    """Prints the share of test sentences in which each phenomenon occurs."""
+    print("share of the test sentences with each phenomenon")
     for phenomenon in PHENOMENA:
         share = sum(phenomenon in pair.phenomena for pair in pairs) / len(pairs)
         print(f"{phenomenon:>20}  {share:5.1%}")

@@ -1,11 +1,11 @@
-"""Compares nmt, CTranslate2 and transformers: each translates a run's test set.
+"""Compares nmt, CTranslate2 and transformers on the test set of a run.
 
     python recipes/exports/compare.py RUN OUTPUT [--threads 2] [--rounds 3] [--systems NAME ...]
 
-exports the run's model into the directory OUTPUT and translates the run's test set with each system
-in every round. Each translation runs in its own process. The script prints BLEU, chrF and the
-median time in seconds. OUTPUT/results.json contains the results of every round, and OUTPUT/NAME.txt
-the translations. Existing exports are reused.
+The script exports the run's model to the directory OUTPUT. In each round, it translates the run's
+test set with every system, in a separate process per system. It prints BLEU, chrF and the median
+time in seconds. OUTPUT/results.json contains the results of every round, and OUTPUT/SYSTEM.txt
+contains the translations of a system. Existing exports are reused.
 """
 
 import argparse
@@ -31,7 +31,7 @@ EXPORTS = {
     "ct2-int8": ("ctranslate2", "int8"),
     "huggingface": ("huggingface", None),
 }
-SYSTEMS = {  # program, model and number type
+SYSTEMS = {  # program, export (None: the run's model), and precision
     "nmt fp32": ("nmt", None, "fp32"),
     "nmt bf16": ("nmt", None, "bf16"),
     "nmt int8": ("nmt", None, "int8"),
@@ -77,12 +77,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all cores")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], metavar="NAME",
-                        help=f"some of: {', '.join(SYSTEMS)} (default: all)")  # fmt: skip
+                        help=f"systems, from: {', '.join(SYSTEMS)} (default: all)")  # fmt: skip
     return parser.parse_args(argv)
 
 
 def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) -> float:
-    """Translates the text with a system, and returns the seconds without start-up."""
+    """Translates the text with a system, and returns the time in seconds without start-up."""
     program, folder, arithmetic = SYSTEMS[name]
     task = {
         "program": program, "model": str(words.output / folder if folder else words.run),

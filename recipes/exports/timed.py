@@ -1,8 +1,8 @@
 """Times one translation of a text; `compare.py` starts this script for each system and round.
 
-Prints the seconds from text to text, including tokenization but not imports, loading the model, or
-a first sentence, which initializes the system. All systems get batches with the same
-number of sentences, sorted by their number of characters.
+The script prints the translation time in seconds. This time includes tokenization, but not the
+imports, loading the model, or translating a first sentence, which initializes the system. All
+systems translate the same batches, which contain sentences of similar length in characters.
 """
 
 import json
@@ -16,7 +16,7 @@ Translate = Callable[[Sequence[str]], list[str]]
 
 
 def main() -> None:
-    """Runs the task that `compare.py` describes in the JSON argument."""
+    """Runs the task that `compare.py` passes as a JSON argument."""
     task = json.loads(sys.argv[1])
     lines = Path(task["source"]).read_text(encoding="utf-8").split("\n")[:-1]
     translate: Translate = globals()[f"by_{task['program']}"](task)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def in_batches(translate: Translate, lines: Sequence[str], size: int) -> list[str]:
-    """Translates lines in batches, and keeps their order; a blank line becomes an empty line."""
+    """Translates lines in batches, and returns them in order; blank lines become empty lines."""
     order = sorted(
         (i for i, line in enumerate(lines) if line.strip()), key=lambda i: -len(lines[i])
     )
@@ -42,7 +42,7 @@ def in_batches(translate: Translate, lines: Sequence[str], size: int) -> list[st
 
 
 def by_nmt(task: dict[str, Any]) -> Translate:
-    """Returns a function that translates with `Translator`; OMP_NUM_THREADS must already be set."""
+    """Returns a function that translates with `Translator`; OMP_NUM_THREADS must be set."""
     from nmt.cpu_memory import keep_freed_memory
     from nmt.decoding.options import SearchOptions
     from nmt.translator import Translator
@@ -55,7 +55,7 @@ def by_nmt(task: dict[str, Any]) -> Translate:
 
 
 def by_ctranslate2(task: dict[str, Any]) -> Translate:
-    """Returns the function of the exported script; OMP_NUM_THREADS must already be set."""
+    """Returns the translation function of the exported script; OMP_NUM_THREADS must be set."""
     sys.path.insert(0, str(task["model"]))
     from translate import translate
 

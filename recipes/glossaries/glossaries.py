@@ -2,10 +2,10 @@
 
     python recipes/glossaries/glossaries.py MODEL --training EN DE --test EN DE
 
-A term is a source word of the sentence and a word of its reference that often occur together in the
-training text. Prints BLEU, chrF, seconds and the share of translations that contain their term. The
-figures are for all sentences with a term, and for the sentences whose translation lacks the term if
-no glossary is used.
+A term consists of a word of the source and a word of the reference that often occur together in the
+training text. The script prints BLEU, chrF and the share of translations that contain the term, for
+all sentences with a term and for those whose translation without a glossary lacks the term. It also
+prints the translation times.
 """
 
 import argparse
@@ -35,14 +35,14 @@ Lexicon = dict[str, set[str]]  # target words by source word
 
 @dataclass
 class Figures:
-    """One system's translations, and the time that they took."""
+    """Translations of the test set, and the translation time."""
 
     texts: list[str]
     seconds: float
 
 
 def lexicon(pairs: Sequence[tuple[str, str]]) -> Lexicon:
-    """Returns word pairs that often occur in the same sentence pairs, by Dice's coefficient."""
+    """Returns pairs of words that often occur in the same sentence pairs (Dice coefficient)."""
     sources, targets, together = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
     for source, target in pairs:
         of_source, of_target = set(_WORD.findall(source)), set(_WORD.findall(target))
@@ -57,7 +57,7 @@ def lexicon(pairs: Sequence[tuple[str, str]]) -> Lexicon:
 
 
 def terms_of(source: str, reference: str, known: Lexicon) -> list[Term]:
-    """Returns the known word pairs whose words both occur exactly once, each in its sentence."""
+    """Returns the known word pairs whose words occur exactly once in source and reference."""
     words, of_reference = _WORD.findall(source), _WORD.findall(reference)
     return [
         (s, t)
@@ -68,7 +68,7 @@ def terms_of(source: str, reference: str, known: Lexicon) -> list[Term]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measures the model named in `argv`."""
+    """Measures the effect of a glossary on the model named in `argv`."""
     words = _arguments(argv)
     known = lexicon(_pairs(words.training))
     rng = random.Random(words.seed)
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _translated(
     translator: Translator, examples: Sequence[tuple[str, str, Term]], with_glossary: bool
 ) -> Figures:
-    """Translates all sources; those with the same term are translated together."""
+    """Translates all sources; sources with the same term are translated together."""
     of_terms: dict[Term, list[int]] = defaultdict(list)
     for i, (_, _, term) in enumerate(examples):
         of_terms[term].append(i)
@@ -140,7 +140,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     for name in ("--training", "--test"):
         parser.add_argument(name, nargs=2, type=Path, required=True, metavar=("SOURCE", "TARGET"))
     parser.add_argument("--device")
-    parser.add_argument("--seed", type=int, default=1, help="of the choice of terms (default: 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed for the choice of terms (default: 1)"
+    )
     return parser.parse_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""Chooses the examples that the page of `nmt serve` offers for a run, from its test set.
+"""Chooses examples for the page of `nmt serve` from the test set of a run.
 
     python recipes/page_examples/choose.py runs/demo
 
@@ -23,7 +23,7 @@ _SENTENCES = 400  # number of test sentences to translate
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the examples of the run named in `argv`, and prints them."""
+    """Chooses, saves and prints the examples for the run named in `argv`."""
     parser = argparse.ArgumentParser(description="Chooses examples for the page of nmt serve.")
     parser.add_argument("run", type=Path, help="a run with a finished model")
     run = RunDirectory(parser.parse_args(argv).run)

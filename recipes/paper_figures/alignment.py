@@ -1,4 +1,4 @@
-"""§3.2.3: cross-attention as word alignment, compared with the demo's lexicon."""
+"""§3.2.3: word alignments from cross-attention, compared with the demo's lexicon."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _SPACE_SIGN = "▁"
 
 @dataclass
 class Counts:
-    """Counts of links, for the alignment error rate (AER) 1 - (|A & S| + |A & P|) / (|A| + |S|).
+    """Counts of links for the alignment error rate (AER), 1 - (|A & S| + |A & P|) / (|A| + |S|).
 
-    By Och and Ney (2003), A is the set of predicted links, S of sure links, and P of possible
-    links, which include S. An AER of 0 is perfect.
+    As in Och and Ney (2003), A is the set of predicted links, S is the set of sure links, and P is
+    the set of possible links, which includes S. An AER of 0 is perfect.
     """
 
     found: int = 0
@@ -44,7 +44,7 @@ class Counts:
 
 
 def owners(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
-    """Returns the index of the word in which each piece of a text begins; EOS has none.
+    """Returns the index of the word in which each piece of a text begins, except for EOS.
 
     Pieces are matched by bytes, because some pieces are single bytes.
     """
@@ -58,15 +58,15 @@ def owners(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
 
 
 def word_weights(maps: AttentionMaps, truth: Alignment, read: bool = False) -> np.ndarray:
-    """Returns cross-attention between words, with the mean over heads last.
+    """Returns the cross-attention weights between words, for each head and for the mean of heads.
 
-    The shape is (layers, heads + 1, T, S), where T and S are numbers of words. The weights of a
-    source word's pieces are added, and those of a target word's pieces are averaged. Attention to
-    the source EOS is ignored.
+    The shape is (layers, heads + 1, T, S), where T and S are the numbers of target and source
+    words. The mean is the last head. The weights of a source word's pieces are added, and the
+    weights of a target word's pieces are averaged. Attention to the source EOS is ignored.
 
     Args:
         read: whether to take a target piece's weights from the step that reads the piece and
-            predicts the next one, instead of from the step that predicts the piece.
+            predicts the next piece, instead of from the step that predicts the piece.
     """
     source, target = (
         owners(pieces, words)
@@ -85,12 +85,12 @@ def word_weights(maps: AttentionMaps, truth: Alignment, read: bool = False) -> n
 
 
 def strongest_links(weights: np.ndarray, truth: Alignment) -> set[Link]:
-    """Returns, for each target word with known links, the source word with the largest weight."""
+    """Links each target word that has known links to the source word with the largest weight."""
     return {(int(weights[t].argmax()), t) for t in {t for _, t in truth.possible}}
 
 
 def diagonal(truth: Alignment) -> np.ndarray:
-    """Returns baseline weights (T, S): a target word attends to the same relative position."""
+    """Returns baseline weights (T, S), which are largest at the same relative position."""
     length, width = len(truth.target), len(truth.source)
     at = np.arange(length) * (width - 1) / max(1, length - 1)
     return -np.abs(at[:, None] - np.arange(width))
@@ -99,7 +99,7 @@ def diagonal(truth: Alignment) -> np.ndarray:
 def error_rates(
     translator: Translator, pairs: Sequence[DemoPair], read: bool = False
 ) -> tuple[np.ndarray, float]:
-    """Returns the AER of each layer's heads, of their mean (last), and of the diagonal baseline.
+    """Returns the AER of the heads of each layer and their mean (last), and of the diagonal.
 
     The decoder reads the reference translation, whose links are known.
     """
@@ -117,7 +117,7 @@ def error_rates(
 
 
 def draw_error_rates(translator: Translator, pairs: Sequence[DemoPair], *panels: Any) -> list[str]:
-    """Plots the AER by layer and head for the steps that write a word and those that read it."""
+    """Plots the AER by layer and head, for steps that write a word and for steps that read it."""
     lines = []
     for axes, read in zip(panels, (False, True), strict=True):
         rates, baseline = error_rates(translator, pairs, read)

@@ -29,7 +29,7 @@ class Words:
         return self.names.index(name) if name in self.names else None
 
     def neighbours(self, vector: Tensor, without: set[int]) -> list[int]:
-        """Returns the indices of all words except `without`, the most similar (by cosine) first."""
+        """Returns the indices of all words except `without`, sorted by decreasing similarity."""
         cosines = torch.cosine_similarity(self.vectors, vector[None])
         return [i for i in cosines.argsort(descending=True).tolist() if i not in without]
 
@@ -55,10 +55,10 @@ def noun_pairs(vocabulary: Words) -> list[tuple[int, int]]:
 
 
 def plural_hits(vocabulary: Words, pairs: list[tuple[int, int]], use_offset: bool) -> float:
-    """Returns the share of nouns whose plural is nearest to singular + (plural - singular).
+    """Returns the share of nouns whose plural is nearest to the singular plus an offset.
 
-    The difference is the mean over all other nouns. Without `use_offset`, the difference is zero,
-    so the share is that of plurals that are nearest to their singular.
+    The offset of a noun is the mean difference between plural and singular over all other nouns.
+    Without `use_offset`, it is zero.
     """
     singular, plural = (vocabulary.vectors[list(side)] for side in zip(*pairs, strict=True))
     differences = plural - singular
@@ -74,8 +74,8 @@ def plural_hits(vocabulary: Words, pairs: list[tuple[int, int]], use_offset: boo
 def plane(vocabulary: Words, pairs: list[tuple[int, int]]) -> Tensor:
     """Projects singulars, followed by plurals, onto a plane: (2 * pairs, 2).
 
-    The first axis is the mean difference of plural and singular. The second is the direction
-    orthogonal to the first with the largest variance.
+    The first axis is the mean difference between plural and singular. The second axis is the
+    direction orthogonal to the first axis with the largest variance.
     """
     singular, plural = (vocabulary.vectors[list(side)] for side in zip(*pairs, strict=True))
     first = torch.nn.functional.normalize((plural - singular).mean(0), dim=0)
@@ -87,7 +87,7 @@ def plane(vocabulary: Words, pairs: list[tuple[int, int]]) -> Tensor:
 
 
 def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
-    """Plots nouns and their plurals in a plane; returns their neighbors and the hit rates."""
+    """Plots nouns and their plurals in a plane; returns nearest neighbors and the hit rates."""
     vocabulary = whole_words(translator, words_of_demo())
     pairs = noun_pairs(vocabulary)
     if len(pairs) < 3:
@@ -112,7 +112,7 @@ def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
 
 
 def apart(heights: Tensor, distance: float) -> list[int]:
-    """Returns nouns whose labels do not overlap; `heights` (2, nouns) are those of both ends."""
+    """Returns nouns whose labels do not overlap; `heights`, (2, nouns), are of both labels."""
     chosen: list[int] = []
     for number in range(heights.shape[1]):
         gaps = (heights[:, chosen] - heights[:, number, None]).abs()

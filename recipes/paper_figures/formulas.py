@@ -56,7 +56,7 @@ def draw_scaling(variances: Any, norms: Any) -> list[str]:
 
 
 def score_variance(d_k: int, seed: int = 0) -> float:
-    """Returns the variance of q·k over random queries and keys, which is d_k by footnote 4."""
+    """Returns the variance of q·k over random queries and keys, which footnote 4 gives as d_k."""
     query, key = _drawn(4 * QUERIES, d_k, seed)
     return float((query @ key.T).var())
 
@@ -70,7 +70,7 @@ def _quantiles(is_scaled: bool) -> tuple[Any, Any, Any]:
 
 
 def jacobian_norm(d_k: int, seed: int, is_scaled: bool) -> float:
-    """Returns the median over queries of ||diag(p) - p p^T|| for attention weights p."""
+    """Returns the median over queries of ||diag(p) - p p^T||, where p are the attention weights."""
     query, key = _drawn(KEYS, d_k, seed)
     query = query if is_scaled else query * d_k**0.5
     p = attention_weights(query, key, Visibility())  # (QUERIES, KEYS)

@@ -1,4 +1,4 @@
-"""Table 1: the layer types' times, sequential operations and maximum path lengths."""
+"""Table 1: times, sequential operations and maximum path lengths of the layer types."""
 
 import math
 import statistics
@@ -24,8 +24,8 @@ REPEATS = 9
 class RestrictedSelfAttention(SelfAttention):
     """Table 1's restricted self-attention: each position can attend to positions within r / 2.
 
-    Queries in blocks of r / 2 attend to the keys of their own block and the two blocks beside it,
-    in O(r n d) time and memory. A mask on the scores of full attention would take O(n^2 d).
+    Each block of r / 2 queries attends to the keys in the same block and in the two adjacent
+    blocks, which takes O(r n d) time. Masking the scores of full attention would take O(n^2 d).
     """
 
     def __init__(self, model: Model, randomness: Randomness):
@@ -33,7 +33,7 @@ class RestrictedSelfAttention(SelfAttention):
         self.window = model.attention_window
 
     def forward(self, x: Tensor, visibility: Visibility, cache: Cache | None = None) -> Tensor:
-        """(1, C, D) -> (1, C, D), with C a multiple of r / 2; only the window limits attention."""
+        """Computes (1, C, D) -> (1, C, D), where C is a multiple of r / 2; ignores `visibility`."""
         width, length = self.window // 2, x.shape[1]
         query, key, value = (part[0].transpose(0, 1) for part in self.project(x))  # (C, H, K)
         query = query.unflatten(0, (-1, width)).transpose(1, 2)  # (C / w, H, w, K)
@@ -50,14 +50,14 @@ class RestrictedSelfAttention(SelfAttention):
 
 
 class Recurrent(nn.LSTM):
-    """(1, C, D) -> (1, C, D)"""
+    """A recurrent layer: (1, C, D) -> (1, C, D)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x)[0]
 
 
 class Convolutional(nn.Conv1d):
-    """(1, C, D) -> (1, C, D)"""
+    """A convolutional layer: (1, C, D) -> (1, C, D)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.transpose(1, 2)).transpose(1, 2)
@@ -76,16 +76,16 @@ def layers() -> dict[str, nn.Module]:
 
 
 def sequential_operations(name: str, length: int) -> int:
-    """Returns the number of operations of a layer that must be executed sequentially."""
+    """Returns the number of sequential operations of a layer."""
     return length if name == "recurrent" else 1
 
 
 def longest_path(name: str, length: int) -> int:
-    """Returns the maximum path length: the number of operations between two positions.
+    """Returns the maximum number of layers, or recurrent steps, that connect two positions.
 
-    A layer connects a position directly to the positions that it is computed from; a recurrent
-    layer connects it to the next position in each step. The paper's O(log_k(n)) for convolutions
-    holds for dilated kernels; contiguous kernels, as used here, have O(n/k).
+    A layer connects each position directly to the positions from which the layer computes it. A
+    step of a recurrent layer connects adjacent positions. The paper's path length of O(log_k(n))
+    for convolutions holds for dilated kernels. The contiguous kernels used here have O(n/k).
     """
     reach = {"self-attention": length, "recurrent": 1, "convolutional": KERNEL // 2,
              "restricted self-attention": NEIGHBOURHOOD // 2}[name]  # fmt: skip
@@ -144,7 +144,7 @@ def timed(
     """Returns the median seconds of each layer for each length.
 
     Each round times every layer once for every length, so that a slow phase of the machine affects
-    single times, not a whole curve.
+    single measurements, not a whole curve.
     """
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(repeats + 1):
@@ -157,7 +157,7 @@ def timed(
 
 
 def seconds(layer: nn.Module, length: int) -> float:
-    """Times the forward and backward pass of a layer over one sequence."""
+    """Returns the seconds of a layer's forward and backward pass over one sequence."""
     device = next(layer.parameters()).device
     x = torch.randn(1, length, D_MODEL, device=device, requires_grad=True)
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""§3.5: without positions the encoder treats a sentence as a set. §3.2.3: attention masks."""
+"""§3.5: without positions, the encoder ignores the word order. §3.2.3: attention masks."""
 
 import random
 from typing import Any
@@ -18,12 +18,12 @@ SENTENCE = [
 
 
 class NoPositions(nn.Module):
-    """Replaces positional encodings by zeros."""
+    """A replacement for positional encodings that returns zeros."""
 
     max_length = None
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """positions (...) -> zeros (..., 1), which fit every d_model"""
+        """Returns zeros (..., 1), which broadcast to every d_model."""
         return torch.zeros(*positions.shape, 1)
 
 
@@ -40,12 +40,12 @@ def state_distances(transformer: Transformer, tokens: Tensor, order: list[int]) 
     """Returns the distances between the encoder's states for a sentence and for a shuffled copy.
 
     Args:
-        tokens: (C,) int64.
+        tokens: tokens of the sentence, (C,) int64.
         order: index of the original word at each position of the shuffled sentence.
 
     Returns:
-        (C, C): rows are positions of the original sentence, columns are positions of the shuffled
-        sentence.
+        Distances (C, C). Rows are positions in the original sentence, columns are positions in the
+        shuffled sentence.
     """
     states, shuffled = (
         transformer.encode(Tokens.of_rows(row[None]))[0] for row in (tokens, tokens[order])
@@ -74,7 +74,7 @@ def draw_order(*panels: Any) -> list[str]:
 
 
 def masks(length: int) -> dict[str, Tensor]:
-    """Returns the keys (columns) that each query (row) can attend to, by rule: (C, C) bool."""
+    """Returns boolean masks (C, C) by name, True where a query (row) can attend to a key."""
     at = torch.arange(length)[None]
     half = 1 + (at >= length // 2).long()
     sees = {
@@ -82,7 +82,7 @@ def masks(length: int) -> dict[str, Tensor]:
         "two sentences in one row": Visibility((half, half)),
         "restricted, r = 4 (§4)": Visibility(positions=(at, at), window=4),
     }
-    flat = torch.zeros(1, 1, length, 1)  # equal scores, so that weights show only the mask
+    flat = torch.zeros(1, 1, length, 1)  # equal scores, so that the weights show the mask
     return {name: attention_weights(flat, flat, rule)[0, 0] > 0 for name, rule in sees.items()}
 
 

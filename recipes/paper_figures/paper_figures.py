@@ -1,10 +1,10 @@
-"""Pictures and numbers that illustrate the paper, measured with this code.
+"""Plots pictures that illustrate the paper, and prints the numbers that they show.
 
     python recipes/paper_figures/paper_figures.py figures --model runs/demo
     python recipes/paper_figures/paper_figures.py figures --only scaling
 
-docs/understanding.md explains the pictures. Without `--model`, pictures that need a trained model
-are omitted.
+docs/understanding.md explains the pictures. Without `--model`, the pictures that need a trained
+model are omitted.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from nmt.translator import Translator
 from recipes.paper_figures import alignment, embeddings, formulas, layers, order, positions
 from recipes.paper_figures.drawing import figure
 
-Draw = Callable[..., Iterable[str]]  # takes the panels, returns the numbers as lines
+Draw = Callable[..., Iterable[str]]  # plots on the given axes, and returns lines to print
 
-PAIRS = 300  # maximum number of test pairs
+PAIRS = 300  # maximum number of test pairs to use
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parses the output directory, the optional model and the names of the pictures."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description="Plots pictures that illustrate the paper.")
     parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
     parser.add_argument("--model", type=Path, help="run of configs/demo.yaml, such as runs/demo")
@@ -62,7 +62,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def of_formulas() -> list[tuple[str, int, Draw]]:
-    """Returns the name, panels and plotting function of each picture that needs no model."""
+    """Returns name, number of panels and plotting function of each picture without a model."""
     return [
         ("order", 2, order.draw_order),
         ("masks", 3, order.draw_masks),
@@ -75,10 +75,10 @@ def of_formulas() -> list[tuple[str, int, Draw]]:
 
 
 def of_model(path: Path) -> list[tuple[str, int, Draw]]:
-    """Returns the name, panels and plotting function of each picture that needs a trained model.
+    """Returns name, number of panels and plotting function of each picture with a model.
 
     Raises:
-        NoModelError: `path` has no usable model.
+        NoModelError: `path` contains no usable model.
         InputError: the model was not trained on the demo language.
     """
     translator = Translator.load(path, precision="fp32")
@@ -101,7 +101,7 @@ def test_pairs(translator: Translator) -> list[DemoPair]:
 
 
 def telling(pairs: Sequence[DemoPair]) -> DemoPair:
-    """Returns the pair with the most crossing links, whose word orders differ most."""
+    """Returns the pair whose word orders differ most, measured by the number of crossing links."""
 
     def crossings(pair: DemoPair) -> int:
         links = aligned(pair.source, pair.target).sure

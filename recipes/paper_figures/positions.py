@@ -33,7 +33,7 @@ def draw_positions(axes: Any) -> list[str]:
 def rotation(offset: int, d_model: int) -> Tensor:
     """Returns the matrix M with PE(pos + offset) = M PE(pos): (d_model, d_model) float64.
 
-    It rotates each pair of dimensions (2i, 2i + 1) by the angle offset / 10000^(2i / d_model),
+    M rotates each pair of dimensions (2i, 2i + 1) by the angle offset / 10000^(2i / d_model),
     because sin(a + b) = sin a cos b + cos a sin b and cos(a + b) = cos a cos b - sin a sin b.
     """
     even = torch.arange(0, d_model, 2, dtype=torch.float64)
@@ -44,14 +44,14 @@ def rotation(offset: int, d_model: int) -> Tensor:
 
 
 def similarity(d_model: int, distances: Sequence[int], position: int = 1000) -> list[float]:
-    """Returns the cosine of PE(position) and PE(position + distance), equal for all positions."""
+    """Returns the cosines of PE(position) and PE(position + distance), equal for all positions."""
     table = sinusoids(position + max(distances) + 1, d_model)
     at = [position + distance for distance in distances]
     return torch.cosine_similarity(table[at], table[position][None]).tolist()
 
 
 def draw_rotation(matrix: Any, cosines: Any) -> list[str]:
-    """Plots the matrix M with PE(pos + 3) = M PE(pos), and the similarity of positions."""
+    """Plots the matrix M with PE(pos + 3) = M PE(pos), and the similarity of encodings."""
     offset, d_model = 3, 32
     heat_map(matrix, rotation(offset, d_model), "entry", cmap="RdBu", vmin=-1, vmax=1)
     matrix.set(
@@ -85,13 +85,13 @@ class Moved(nn.Module):
         self.positions, self.by = positions, by
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """positions (...) -> (..., d_model)"""
+        """Returns the encodings of the shifted positions: (...) -> (..., d_model)."""
         return self.positions(positions + self.by, length + self.by)
 
 
 @contextmanager
 def moved(transformer: Transformer, by: int) -> Iterator[Transformer]:
-    """Makes encoder and decoder number positions from `by` instead of from 0 within the block."""
+    """Shifts the positions in the encoder and the decoder by `by` within the block."""
     own = transformer.positions
     transformer.positions = Moved(own, by)
     try:
@@ -101,7 +101,7 @@ def moved(transformer: Transformer, by: int) -> Iterator[Transformer]:
 
 
 def nll(transformer: Transformer, pairs: Sequence[TokenPair]) -> float:
-    """Returns the loss of given translations in nats per target token, including EOS."""
+    """Returns the loss of reference translations in nats per target token, including EOS."""
     found = [value for some in log_probabilities(transformer, pairs) for value in some]
     return -math.fsum(found) / len(found)
 
@@ -109,7 +109,7 @@ def nll(transformer: Transformer, pairs: Sequence[TokenPair]) -> float:
 def pairs_of_ids(
     translator: Translator, pairs: Sequence[DemoPair], joined: int = 1
 ) -> list[TokenPair]:
-    """Returns sentence pairs as token ids, joining `joined` sentences into one."""
+    """Returns pairs of token ids; each pair consists of `joined` consecutive sentence pairs."""
     groups = [pairs[i : i + joined] for i in range(0, len(pairs) - joined + 1, joined)]
     texts = [(" ".join(p.source for p in some), " ".join(p.target for p in some))
              for some in groups]  # fmt: skip
@@ -122,9 +122,9 @@ def nll_when_moved(
 ) -> dict[int, float]:
     """Returns the loss (nats per token) by the position of the first word.
 
-    Omits positions that the model does not have.
+    Omits positions that the model does not support.
     """
-    limit = translator.transformer.max_length or math.inf  # for learned positions
+    limit = translator.transformer.max_length or math.inf  # learned positions have a limit
     longest = max(len(side) for pair in pairs for side in pair)
     found = {}
     for by in moves:
@@ -137,7 +137,7 @@ def nll_when_moved(
 def nll_when_joined(
     translator: Translator, pairs: Sequence[DemoPair], joined: Sequence[int]
 ) -> dict[float, float]:
-    """Returns the loss (nats per token) by mean target length, as more sentences are joined."""
+    """Returns the loss (nats per token) by mean target length, for each number of sentences."""
     limit = translator.transformer.max_length or math.inf
     found = {}
     for count in joined:

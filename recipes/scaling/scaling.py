@@ -2,8 +2,8 @@
 
     python recipes/scaling/scaling.py figures/scaling
 
-measures one curve per kind of size, and writes scaling.json and scaling.html, a page with plots, to
-the given directory.
+The script measures one curve per kind of size, for example per sentence length. It writes the
+results to scaling.json and a page with plots to scaling.html, in the given directory.
 """
 
 import argparse
@@ -43,8 +43,8 @@ SMALL_MODEL = [
     "model.d_model=16", "model.d_ff=16", "model.heads=2", "model.d_k=8", "model.d_v=8",
     "training.precision=fp32", "training.batch_tokens=256",
 ]  # fmt: skip
-SENTENCES, SMALL_SENTENCES = 60, 3  # number translated for each beam size
-MANY_PAIRS, FEW_PAIRS = 32_000, 300  # number prepared by several processes
+SENTENCES, SMALL_SENTENCES = 60, 3  # sentences to translate for each beam size
+MANY_PAIRS, FEW_PAIRS = 32_000, 300  # pairs that several processes prepare
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Curve:
     unit: str  # unit of the time axis
     sizes: Sequence[int]
     measure: Callable[..., dict[str, float]]  # size, configuration, folder, the gate's best rate
-    is_apart: bool = True  # whether to measure it in its own process, to get its peak memory
+    is_apart: bool = True  # whether to use a process per value, to measure peak memory
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -64,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Measures how time and memory grow with sizes.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--small", action="store_true",
-                        help="tiny sizes, in half a minute, to try the script; in one process, so "
-                             "that peak memory includes earlier sizes")  # fmt: skip
+                        help="test the script with tiny sizes, in half a minute; uses one process, "
+                             "so peak memory includes earlier measurements")  # fmt: skip
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings of the model")
     arguments = parser.parse_intermixed_args(argv)
     arguments.folder.mkdir(parents=True, exist_ok=True)
@@ -131,13 +131,13 @@ def _point(
 def measure_into(
     curve: Curve, size: int, config: Config, folder: Path, best: float, is_small: bool
 ) -> None:
-    """Measures a point and writes it to `folder`."""
+    """Measures one point of a curve, and writes it to `folder`."""
     point = curve.measure(size, config, folder, best, is_small)
     (folder / "point.json").write_text(json.dumps(point))
 
 
 def changed(config: Config, **sections: dict[str, Any]) -> Config:
-    """Returns a configuration with other values, by section and key."""
+    """Returns a copy of a configuration with new values, which are given by section and key."""
     parts = {name: getattr(config, name).model_copy(update=new) for name, new in sections.items()}
     return config.model_copy(update=parts)
 
@@ -211,7 +211,7 @@ def by_processes(size: int, config: Config, folder: Path, best: float, is_small:
 
 
 def prepared(pairs: int, processes: int, folder: Path) -> dict[str, float]:
-    """Returns the seconds of preparing demo pairs, and the memory of this process."""
+    """Returns the seconds that preparing demo pairs takes, and the memory of this process."""
     config = load(
         CONFIG,
         [f"data.train=[{{demo: {{pairs: {pairs}}}}}]", f"data.directory={folder / 'data'}",
@@ -225,10 +225,10 @@ def prepared(pairs: int, processes: int, folder: Path) -> dict[str, float]:
 
 
 def measured_quadratic_length(points: Sequence[dict[str, float]]) -> float | None:
-    """Returns the sentence length at which half of the time depends on the length.
+    """Returns the sentence length at which half of the time per token depends on the length.
 
-    Fits the time per token as a + b * length with equal relative weights. Returns None
-    if the time per token does not grow.
+    Fits a + b * length to the time per token with equal relative weights. Returns None if the time
+    per token does not grow.
     """
     lengths = np.array([point["size"] for point in points], dtype=float)
     seconds = np.array([point["seconds"] for point in points])
@@ -250,9 +250,9 @@ def page(found: dict[str, Any]) -> str:
         "h2{font-size:1.1em;margin:0}svg{width:100%;height:auto}</style>",
         f"<h1>Cost against size</h1><p>{escape(found['device'])}; "
         f"<code>{escape(' '.join(found['settings']))}</code></p>",
-        f"<p>By formula, attention's products cost as much as all others at a sentence length of "
-        f"{lengths['by_formula']:,.0f} tokens. The measured length at which half of the time "
-        f"depends on length is {measured}.</p><main>",
+        f"<p>Sentence length at which the matrix multiplications of attention need as many FLOPs "
+        f"as all others: {lengths['by_formula']:,.0f} tokens (calculated). Sentence length at "
+        f"which half of the time per token depends on the length: {measured} (measured).</p><main>",
     ]
     for name, curve in found["curves"].items():
         sizes = [point["size"] for point in curve["points"]]
@@ -266,12 +266,12 @@ def page(found: dict[str, Any]) -> str:
 
 
 def scale(unit: str) -> float:
-    """Returns the number of seconds or bytes in a unit, which the unit's first word names."""
+    """Returns the number of seconds or bytes in a unit, which is the first word of `unit`."""
     return {"ms": 1e-3, "s": 1.0, "GiB": 2**30}[unit.split()[0]]
 
 
 def chart(sizes: Sequence[float], values: Sequence[float]) -> str:
-    """Plots a curve; an axis is logarithmic if its values differ enough."""
+    """Returns a plot of a curve as SVG; an axis is logarithmic if its values differ enough."""
     across = value_axis(sizes, from_zero=False, is_log=True)
     up = value_axis(values, from_zero=True, is_log=True)
     places = [(across.place(x), up.place(y)) for x, y in zip(sizes, values, strict=True)]

@@ -2,8 +2,8 @@
 
     python recipes/serving_load/load.py runs/demo --input test.en
 
-The two commands run alternately, twice each, in separate processes. Each client has one connection:
-it sends a sentence, waits for the answer, and sends the next sentence.
+The two commands run alternately, twice each, in separate processes. Each client uses one
+connection. It sends a sentence, waits for the response, and then sends the next sentence.
 """
 
 import argparse
@@ -31,16 +31,16 @@ from nmt.errors import InputError
 from nmt.storage.opening import read_lines
 
 _ROUNDS = 2
-_SETTLE_S = 3.0  # time to connect and to reach a stable batch size
-_AT_LEAST_S = 10.0  # minimum seconds of one `nmt translate` run
+_SETTLE_S = 3.0  # seconds of warm-up, to connect and to reach a stable batch size
+_AT_LEAST_S = 10.0  # minimum difference between the two times of `nmt translate`, in seconds
 
 
 @dataclass
 class Load:
-    """The answers that the clients received."""
+    """The responses that the clients received."""
 
     seconds: float = 0.0
-    statuses: Counter[int] = field(default_factory=Counter)  # of the timed answers
+    statuses: Counter[int] = field(default_factory=Counter)  # number of timed responses by status
     latencies: list[float] = field(default_factory=list)  # seconds
 
     @property
@@ -48,14 +48,14 @@ class Load:
         return self.statuses[200] / self.seconds
 
     def percentile(self, share: float) -> float:
-        """Returns the latency that the given share of the answers does not exceed."""
+        """Returns the latency that the given share of the responses does not exceed."""
         return sorted(self.latencies)[
             min(int(share * len(self.latencies)), len(self.latencies) - 1)
         ]
 
 
 class _Client(asyncio.Protocol):
-    """Sends the next request as soon as the previous one is answered."""
+    """A client that sends the next request as soon as the previous request is answered."""
 
     def __init__(self, requests: Iterator[bytes], load: Load, until: float):
         self.requests, self.load, self.until = requests, load, until
@@ -90,7 +90,7 @@ class _Client(asyncio.Protocol):
 
 
 async def load(port: int, sentences: Sequence[str], clients: int, seconds: float) -> Load:
-    """Runs clients for some seconds; a lost connection counts as status 0."""
+    """Runs clients for `seconds`, and returns their load; lost connections count as status 0."""
     found, loop = Load(seconds), asyncio.get_running_loop()
     requests = cycle([_request(sentence) for sentence in sentences])
     until = time.perf_counter() + seconds
@@ -131,7 +131,7 @@ def server(model: Path) -> Iterator[int]:
 
 
 def sentences_per_second(model: Path, sentences: Sequence[str]) -> float:
-    """Returns the rate of `nmt translate` without start-up, from runs on one text and on three."""
+    """Returns the rate of `nmt translate`, without start-up, in sentences per second."""
     number = len(sentences)
     while True:
         once, thrice = (_translate_s(model, sentences, times * number) for times in (1, 3))

@@ -1,4 +1,4 @@
-"""A clock that times work only while the machine is at full speed."""
+"""A clock that times work only while the machine runs at full speed."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,11 +14,11 @@ CPU = torch.device("cpu")
 
 
 class Clock:
-    """Times work with the gate of `nmt benchmark`.
+    """A clock that repeats work in slow phases, with the gate of `nmt benchmark`.
 
     Args:
-        best: the probe's rate in earlier visits, in FLOPs per second; 0 if there are none.
-        is_trial: whether the times do not matter, so that no phase counts as slow.
+        best: the probe's highest rate in earlier visits, in FLOPs per second; 0 if there are none.
+        is_trial: whether this is a trial run, in which times do not matter and no phase is slow.
     """
 
     def __init__(self, best: float = 0.0, *, is_trial: bool = False):
@@ -26,7 +26,7 @@ class Clock:
         self.slowest, self.repeated = inf, 0
 
     def times(self, work: Sequence[Callable[[], object]]) -> list[float] | None:
-        """Returns the seconds of each unit of work, or None if the machine stayed slow."""
+        """Returns the seconds for each unit of work, or None if the machine stayed slow."""
         found = []
         for each in work:
             timed = self.gate.measured(partial(self._timed, each), 1)
@@ -42,9 +42,9 @@ class Clock:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Returns the probe's rates in FLOPs per second, and how much work was repeated."""
+        """The probe's rates in FLOPs per second, and the number of repetitions of work."""
         return {
-            "slowest_product": self.slowest,  # before and after the work that was kept
+            "slowest_product": self.slowest,  # among the probes before and after counted work
             "best_product": self.gate.best,
             "repeated": self.repeated,
         }

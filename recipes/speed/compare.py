@@ -1,4 +1,4 @@
-"""Compares nmt with other systems on the same work and machine.
+"""Compares nmt with other systems (peers) on the same work and the same machine.
 
     python -m recipes.speed.compare train [--peers fairseq,sockeye] [--precision bf16] [--pairs 5]
     python -m recipes.speed.compare translate
@@ -6,8 +6,8 @@
 
 A pair consists of a visit to nmt and a visit to a peer, in processes that follow each other
 immediately, so that the machine is in the same state for both. The order of nmt and peer
-alternates. Each pair is appended to OUTPUT/pairs.jsonl, and the same command continues an
-interrupted run. At the end, OUTPUT/table.md and OUTPUT/speed.png show all pairs.
+alternates. Each pair is appended to OUTPUT/pairs.jsonl. To continue an interrupted run, repeat the
+command. At the end, OUTPUT/table.md and OUTPUT/speed.png summarize all pairs.
 """
 
 import argparse
@@ -42,13 +42,13 @@ PRECISIONS = {
     "translate": ("fp32", "bf16", "int8"),
     "text": ("fp32", "bf16", "int8"),
 }
-_HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # unsupported precision -> replacement
-_TRIES = 2  # maximum measured pairs per wanted pair
+_HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # system and unsupported precision: replacement
+_TRIES = 2  # maximum number of measured pairs per wanted pair
 _LIMIT_S = 1800.0  # limit for a visit, in seconds
 
 Visit = Callable[
     [str, Path, str, float], dict[str, Any]
-]  # system, its Python, precision, see Clock
+]  # system, its Python interpreter, precision, and `best` of `Clock`
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Setting:
     peer: str
     precision: str  # precision of nmt
     peer_precision: str
-    work: dict[str, Any]  # size of the work, and the machine
+    work: dict[str, Any]  # the size of the work, and the machine
 
     def as_json(self) -> dict[str, Any]:
         return vars(self)
@@ -97,7 +97,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         task.add_argument("--environments", type=Path, default=ENVIRONMENTS, metavar="DIR",
                           help="directory with the peers' environments")  # fmt: skip
         task.add_argument("--small", action="store_true",
-                          help="a trial with a tiny model, in any phase")  # fmt: skip
+                          help="test the script with a tiny model")  # fmt: skip
     arguments = parser.parse_args(argv)
     if unknown := set(arguments.peers) - set(PEERS[arguments.task]):
         known = ", ".join(PEERS[arguments.task])
@@ -126,7 +126,7 @@ class Pairs:
         return [line for line in self.lines if line["setting"] == setting.as_json()]
 
     def missing(self, setting: Setting, wanted: int) -> int:
-        """Returns how many more pairs a setting needs."""
+        """Returns the number of pairs that must still be measured for a setting."""
         return wanted - sum(line in self.of(setting) for line in counted(self.lines))
 
 
@@ -166,7 +166,7 @@ def _rounded(rate: float | None) -> str:
 
 
 def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
-    """Yields each setting with its peer's Python; reports peers that cannot be installed."""
+    """Yields settings and their peers' Python; reports peers that cannot be installed."""
     threads = arguments.threads
     work: dict[str, Any] = {
         "machine": Ranks(0, 1, torch.device("cpu")).device_name.rpartition(",")[0],
@@ -189,7 +189,7 @@ def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
 
 
 def _visits(arguments: argparse.Namespace) -> Visit:
-    """Returns a function that runs `recipes.speed.visit` in its own process."""
+    """Returns a function that runs `recipes.speed.visit` in a separate process."""
 
     def visit(system: str, python: Path, precision: str, best: float) -> dict[str, Any]:
         command = [
@@ -205,7 +205,7 @@ def _visits(arguments: argparse.Namespace) -> Visit:
 
 
 def _output(command: Sequence[str], threads: int) -> str:
-    """Returns the output of a child process with this project's code and `threads` threads."""
+    """Runs a command with this project's code and `threads` threads, and returns its output."""
     variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
     try:
         done = subprocess.run(
@@ -223,7 +223,7 @@ def _output(command: Sequence[str], threads: int) -> str:
 
 
 def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting, Path]]) -> Visit:
-    """Returns a function for visits of `text`, after checking that the outputs are equal."""
+    """Returns a function for visits of `text`; first checks that the translations agree."""
     if not settings:
         raise InputError("No system to compare with is installed. See the messages above.")
     _, python = settings[0]

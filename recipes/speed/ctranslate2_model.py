@@ -2,10 +2,12 @@
 
     python -m recipes.speed.ctranslate2_model MODEL FOLDER
 
-converts the model directory MODEL and its tokenizer, and writes them to FOLDER. The environment
-must have `ctranslate2`. If MODEL is `random`, it is the workload's model with its initial weights.
+This script converts the model directory MODEL and its tokenizer, and writes them to FOLDER. The
+package `ctranslate2` must be installed. If MODEL is `random`, the script converts the model of the
+workload with its initial weights.
 
-Unlike `nmt export`, this script does not compare translations, because it runs once per visit.
+Unlike `nmt export`, this script does not check the translations of the converted model, because it
+runs in every visit.
 """
 
 import argparse
@@ -28,7 +30,7 @@ _SPECIAL = "<pad>", "<s>", "</s>", "<unk>"
 def main(argv: Sequence[str] | None = None) -> None:
     """Converts the model named in `argv`."""
     parser = argparse.ArgumentParser(description="Converts an nmt model to CTranslate2.")
-    parser.add_argument("model", help="a model or run directory; random; small")
+    parser.add_argument("model", help="model directory, run directory, random or small")
     parser.add_argument("folder", type=Path)
     arguments = parser.parse_args(argv)
     shape = {"random": BASE, "small": SMALL}.get(arguments.model)
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def convert_random(shape: Shape, folder: Path) -> None:
-    """Converts the random model with which `peers.nmt` translates."""
+    """Converts the model with random weights with which `peers.nmt` translates."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     pieces = [*_SPECIAL, *(f"w{number}" for number in range(len(_SPECIAL), shape.vocabulary))]

@@ -1,8 +1,8 @@
 """Translates text with CTranslate2 and sentencepiece, as `nmt translate` does with nmt.
 
-python ctranslate2_text.py FOLDER COMPUTE_TYPE BEAM ALPHA EXTRA THREADS < text > translation
+    python ctranslate2_text.py FOLDER COMPUTE_TYPE BEAM ALPHA EXTRA THREADS < text > translation
 
-EXTRA is the number of pieces by which a translation may exceed its source.
+EXTRA is the maximum number of tokens by which a translation may be longer than its source.
 """
 
 import sys
@@ -11,7 +11,7 @@ from pathlib import Path
 import ctranslate2
 import sentencepiece
 
-BATCH_TOKENS = 2_048  # source tokens, with padding
+BATCH_TOKENS = 2_048  # source tokens, including padding
 
 folder, compute_type, beam, alpha, extra, threads = sys.argv[1:]
 tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder) / "tokenizer.model"))

@@ -1,11 +1,11 @@
-"""Installs the peers: one virtual environment each, all with this project's own PyTorch.
+"""Installs each peer in a separate virtual environment; all use this project's PyTorch.
 
     python -m recipes.speed.install [--environments DIR] [PEER ...]
 
-The versions that peers pin often exclude the current PyTorch, and another build of PyTorch would
-take gigabytes. A peer's environment can therefore also import the packages of the environment that
-runs this script. If a peer's pins exclude these packages, the peer is installed without its
-dependencies, and this script lists the dependencies that it needs.
+Peers often pin versions that exclude the current PyTorch, and another build of PyTorch would take
+gigabytes. Therefore a peer's environment can also import the packages of the environment that runs
+this script. If a peer's pins exclude these packages, the peer is installed without its
+dependencies, and `PACKAGES` lists the dependencies that the peer needs.
 """
 
 import argparse
@@ -29,7 +29,7 @@ _DONE = "installed.txt"
 
 @dataclass(frozen=True)
 class Packages:
-    """What pip installs for a peer."""
+    """The packages that pip installs for a peer, with pip's options and environment variables."""
 
     packages: tuple[str, ...]
     options: tuple[str, ...] = ("-c", str(ROOT / "constraints.txt"))
@@ -38,7 +38,7 @@ class Packages:
 
 _ALONE = ("--no-deps", "--no-build-isolation")  # for peers whose pins exclude installed packages
 
-# A system without an entry needs only this project's packages
+# A system that is not listed needs only this project's packages
 PACKAGES = {
     "marian": Packages(("transformers==5.23.0",)),
     "ctranslate2": Packages(("ctranslate2==4.8.5",)),
@@ -51,7 +51,7 @@ PACKAGES = {
         ("fairseq==0.12.2", "hydra-core==1.0.7", "omegaconf==2.0.6", "bitarray==3.12.3",
          "antlr4-python3-runtime==4.8", "cffi==2.1.1", "pycparser==3.12"),
         _ALONE,
-        {"READTHEDOCS": "1"},  # skips C++ parts: they do not compile, and training needs none
+        {"READTHEDOCS": "1"},  # skips the C++ extensions, which do not compile
     ),
 }  # fmt: skip
 
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def installed(system: str, environments: Path) -> Path:
-    """Returns the Python of a system's environment, and installs the system first if necessary.
+    """Returns the Python interpreter of a system, and first installs the system if necessary.
 
     Raises:
         InputError: pip cannot install the system on this machine.
@@ -75,7 +75,7 @@ def installed(system: str, environments: Path) -> Path:
     wanted = PACKAGES.get(system)
     if wanted is None:
         return Path(sys.executable)
-    # does not resolve links, because Python finds its environment by this path
+    # links are not resolved, because Python finds its environment by this path
     folder = Path(os.path.abspath(environments)) / system  # noqa: PTH100
     python, content = folder / "bin" / "python", "\n".join((*wanted.packages, *_base()))
     done = folder / _DONE
@@ -87,7 +87,7 @@ def installed(system: str, environments: Path) -> Path:
 
 
 def _base() -> list[str]:
-    """Returns the directories of this environment's packages."""
+    """Returns the directories that contain the packages of this environment."""
     return sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 
 

@@ -1,10 +1,11 @@
-"""Computes the GPU memory and kernels of the paper's training steps, without a GPU.
+"""Counts the GPU memory and kernels of training steps of the paper's models, without a GPU.
 
     python -m recipes.speed.memory
 
-takes steps of `nmt train` with configs/transformer_base.yaml and configs/transformer_big.yaml on a
-simulated GPU (`simulated/device.py`), and prints the table of docs/speed.md. This takes
-about 15 seconds, and needs Linux, a CPU build of PyTorch and a C++ compiler.
+This script takes the steps of `nmt train` with configs/transformer_base.yaml and
+configs/transformer_big.yaml on a simulated GPU (`simulated/device.py`), and prints the table in
+docs/speed.md. It takes about 15 seconds, and needs Linux, a CPU build of PyTorch and a C++
+compiler.
 """
 
 from nmt.cli.terminal import run_script

@@ -1,4 +1,4 @@
-"""A training step for a library's model and loss, like the library's own loop on one CPU."""
+"""A training step for a library's model and loss, as in the library's training loop on a CPU."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,12 @@ Step = Callable[[Batch], float]
 
 
 def plain_step(model: nn.Module, loss: Callable[[Batch], Tensor], precision: str) -> Step:
-    """Returns a training step: forward, backward, and Adam with the paper's settings.
+    """Returns a training step with forward pass, backward pass, and an update by Adam.
 
     Args:
-        loss: returns the mean over target tokens, in nats.
+        model: the model to train.
+        loss: returns the mean loss over target tokens, in nats.
+        precision: "fp32" or "bf16".
     """
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
 

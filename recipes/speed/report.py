@@ -1,4 +1,4 @@
-"""Summarizes the pairs: selects valid pairs, and writes a table and a picture of the medians."""
+"""Selects the valid pairs, and writes a table and a picture of the medians."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def reference_rate(lines: Iterable[Line]) -> float:
 def counted(lines: Iterable[Line]) -> list[Line]:
     """Returns the pairs whose steps all ran in fast phases, judged by the final reference rate.
 
-    Keeps the pairs of all trials, which only show that everything runs.
+    Keeps all pairs of trial runs, which only show that everything works.
     """
     lines = list(lines)
     least = FAST * reference_rate(lines)
@@ -61,7 +61,7 @@ def _visits(lines: Iterable[Line]) -> list[dict[str, Any]]:
 
 
 def rows(lines: Iterable[Line]) -> dict[str, list[Row]]:
-    """Returns the rows for each kind of work by title: nmt first, then the peers by speed."""
+    """Maps the title of each kind of work to its rows: nmt first, then the peers by speed."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in counted(lines):
         for name in line["nmt"]["results"]:
@@ -115,7 +115,7 @@ def _rate(visit: dict[str, Any], work: str) -> float:
 
 
 def table(lines: Iterable[Line]) -> str:
-    """Returns a Markdown table of the counted pairs: medians, with ranges in brackets."""
+    """Returns a Markdown table of the valid pairs: medians, with ranges in parentheses."""
     lines = list(lines)
     content = []
     for title, ranked in rows(lines).items():
@@ -150,7 +150,7 @@ def _range(values: list[float], form: str) -> str:
 
 
 def draw(lines: Iterable[Line], path: Path) -> None:
-    """Plots the medians, relative to nmt's, as bars with their ranges."""
+    """Plots the medians relative to those of nmt, as bars with ranges."""
     kinds = rows(lines)
     n_bars = sum(map(len, kinds.values()))
     with figure(path) as [axes]:

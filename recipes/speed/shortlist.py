@@ -1,12 +1,12 @@
-"""Measures the time that a shortlist saves in the base model's search.
+"""Measures the time that a shortlist saves in the beam search of the base model.
 
     python -m recipes.speed.shortlist
 
-Translates 32 random sentences of 25 tokens into exactly 30 tokens, alternately with and without a
-shortlist. A shortlist has 2,000, 4,000,
-8,000 or 12,000 random ids, which differ between batches as in real text. Prints a line per
-precision, beam and size: CPU seconds per batch on one thread, and the median and range of the ratio
-over the pairs.
+The script translates 32 random sentences of 25 tokens into exactly 30 tokens, alternately with and
+without a shortlist. A shortlist contains 2,000, 4,000, 8,000 or 12,000 random token ids, which
+differ between batches as in real text. For each precision, beam size and shortlist size, the script
+prints the CPU seconds per batch with one thread, and the median and range of the speed-up over the
+pairs of measurements.
 """
 
 import argparse
@@ -29,15 +29,15 @@ SIZES = (2_000, 4_000, 8_000, 12_000)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the results."""
+    """Measures the speed-up and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--small", action="store_true", help="tiny model, to try the script")
+    parser.add_argument("--small", action="store_true", help="use a tiny model, to test the script")
     options = parser.parse_args(arguments)
     keep_freed_memory()
     torch.set_num_threads(1)
     shape, sizes = (SMALL, (200,)) if options.small else (BASE, SIZES)
-    print("precision  beam  shortlist  whole s  with it s  faster, times")
+    print("precision  beam  shortlist  full, s   short, s  speed-up")
     for precision in ("fp32", "bf16", "int8"):
         compare(shape, precision, sizes, options.pairs)
 
@@ -63,7 +63,7 @@ def compare(shape: Shape, precision: str, sizes: Sequence[int], pairs: int) -> N
     for beam in (4, 1):
         for size in sizes:
             both = []
-            for pair in range(-1, pairs):  # the first pair warms up
+            for pair in range(-1, pairs):  # the first pair is a warm-up
                 src = torch.from_numpy(random.integers(4, shape.vocabulary, (SENTENCES, LENGTH)))
                 order = (None, size) if pair % 2 else (size, None)
                 taken = {each: seconds(src, beam, each) for each in order}

@@ -1,7 +1,7 @@
 """Compares `nmt translate` with CTranslate2 from text to text, with the same weights.
 
-Each system runs once on the whole text and once on its first line. The difference between the two
-times is the time without start-up.
+Each system translates the whole text in one process and only its first line in another process. The
+difference between the two times is the time without start-up.
 """
 
 import os
@@ -25,7 +25,7 @@ from recipes.speed.install import ROOT
 
 _SCRIPT = Path(__file__).with_name("ctranslate2_text.py")
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
-_CHECKED = 200  # number of lines whose greedy translations are compared
+_CHECKED = 200  # number of lines whose greedy translations are compared before timing
 _LEAST_ALIKE = 0.98  # minimum share of equal translations; rounding changes a few
 
 
@@ -61,7 +61,7 @@ class Run:
         return self.output / "ctranslate2" / self.path.resolve().name
 
     def visit(self, system: str, python: Path, precision: str, clock: Clock) -> dict[str, Any]:
-        """Returns one system's rates for the text, and the BLEU of its translation."""
+        """Returns the rates of a system for the text, and the BLEU of its translation."""
         beam = self.decoding.beam
         command = self.command(system, python, precision, beam)
         outputs: list[str] = []
@@ -101,10 +101,10 @@ class Run:
         return [str(python), str(_SCRIPT), str(self.converted), *options]
 
     def check(self, python: Path) -> str:
-        """Returns how many greedy translations of the two systems in fp32 are equal.
+        """Returns a sentence with the number of equal greedy fp32 translations of both systems.
 
         Raises:
-            InputError: too few translations are equal, so the systems differ in more than speed.
+            InputError: too few translations are equal, so the systems do not do the same work.
         """
         lines = self.lines[:_CHECKED]
         ours, theirs = (
@@ -121,7 +121,7 @@ class Run:
         return said
 
     def _translated(self, command: Sequence[str], lines: Sequence[str]) -> tuple[str, float]:
-        """Returns a process's output for the given lines, and its peak memory in GiB."""
+        """Returns the output of a process for the given lines, and the peak memory in GiB."""
         variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(self.threads)}
         with (
             tempfile.TemporaryFile() as given,
@@ -148,11 +148,11 @@ class Run:
 
 
 def _lines(text: str) -> list[str]:
-    """Splits at LF only, like `nmt translate`."""
+    """Splits a text at LF only, as `nmt translate` does."""
     return text.removesuffix("\n").split("\n")
 
 
 def n_alike(ours: Sequence[str], theirs: Sequence[str]) -> int:
-    """Returns how many translations are equal, or equal up to one system's length limit."""
+    """Returns the number of translations that are equal up to the length limit of a system."""
     pairs = zip(ours, theirs, strict=True)
     return sum(b.startswith(a) or a.startswith(b) for a, b in pairs)

@@ -1,8 +1,8 @@
-"""One visit: a process that times one system while the system does the work.
+"""Times the work of one system in this process, which is called a visit.
 
     python -m recipes.speed.visit marian train --precision bf16
 
-prints a JSON object. Each system is a module in `peers` with some of these functions:
+This command prints a JSON object. Each system is a module in `peers` with some of these functions:
 
     version() -> str
     training_step(shape, precision) -> a function: Batch -> loss, in nats per token
@@ -24,7 +24,7 @@ from nmt.errors import InputError
 from recipes.speed.clock import CPU, Clock
 from recipes.speed.workload import BASE, SMALL, Sources, sources, training_batches
 
-WARM_UP = 2  # untimed steps
+WARM_UP = 2  # number of untimed steps
 TASKS = "train", "translate"
 
 
@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=5, help="timed training steps")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--best", type=float, default=0.0, metavar="FLOPS",
-                        help="highest rate of the probe so far, per second")  # fmt: skip
-    parser.add_argument("--small", action="store_true", help="tiny model, to try the script")
+                        help="highest rate of the probe so far, in FLOPs per second")  # fmt: skip
+    parser.add_argument("--small", action="store_true", help="use a tiny model, to test the script")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     print(json.dumps(visit(**vars(arguments))))
@@ -50,8 +50,9 @@ def visit(
     """Times a system.
 
     Returns:
-        `results` has the rate of each kind of work, in tokens or sentences per second, or None if
-        the machine was always slow. The other keys are those of `Clock.facts`.
+        A dictionary. `results` contains the rate of each kind of work, in tokens or sentences per
+        second, or None if the machine was always slow. The other keys include those of
+        `Clock.facts`.
     """
     module = _module(system)
     clock = Clock(best, is_trial=small)
@@ -70,7 +71,7 @@ def visit(
 
 
 def _module(system: str) -> ModuleType:
-    """Imports a system's module, which only the system's own environment can import."""
+    """Imports a system's module, which is possible only in the environment of the system."""
     match system:
         case "nmt":
             from recipes.speed.peers import nmt as module
@@ -96,7 +97,7 @@ def _module(system: str) -> ModuleType:
 def _train(
     module: ModuleType, precision: str, steps: int, clock: Clock, small: bool
 ) -> dict[str, Any]:
-    """Times training on the same batches, in the same order, as for all other systems."""
+    """Times training on the same batches in the same order as for all other systems."""
     shape, tokens = (SMALL, 200) if small else (BASE, 2_400)
     by_length = getattr(module, "BY_LENGTH", True)
     n = WARM_UP + steps

@@ -1,9 +1,10 @@
-"""The workload of all systems: the same tensors, from fixed seeds.
+"""The workload, which is the same for all systems: tensors from fixed seeds.
 
-Sentence lengths are lognormal with a mean of 25 and a maximum of 100 tokens. Ids follow Zipf's law,
-so that ids repeat in the gradients of embeddings as in text. Training batches contain sentences of
-similar length, at most 2,400 tokens with padding per side. Sources to translate are sorted by
-length. The length of outputs is forced, because a random model could stop anywhere.
+Sentence lengths have a lognormal distribution with a mean of 25 and a maximum of 100 tokens. Token
+ids follow Zipf's law, so that ids repeat within a batch as in natural text. Training batches
+contain sentences of similar length, with at most 2,400 tokens per side including padding. Sources
+to translate are sorted by length. The length of outputs is forced, because a model with random
+weights could stop anywhere.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ import torch
 from torch import Tensor
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-_FIRST = 4  # the first id that is not a special token
+_FIRST = 4  # the smallest id that is not a special token
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The model's sizes. It is post-norm, has dropout 0.1, and ties all three embeddings."""
+    """The sizes of a post-norm model with dropout 0.1 and one matrix for all embeddings."""
 
     vocabulary: int = 37_000
     d_model: int = 512
     d_ff: int = 2_048
     heads: int = 8
-    layers: int = 6  # number of layers in the encoder, and in the decoder
+    layers: int = 6  # of the encoder, and of the decoder
     dropout: float = 0.1
 
 
@@ -39,15 +40,15 @@ SMALL = Shape(vocabulary=400, d_model=32, d_ff=64, heads=2, layers=2)
 class Batch:
     """Sentence pairs to train on, one per row, padded with PAD; all tensors are int64."""
 
-    src: Tensor  # (R, S), each sentence ends with EOS
-    tgt_in: Tensor  # (R, T), from BOS
-    tgt_out: Tensor  # (R, T), to EOS
+    src: Tensor  # (R, S), sentences ending with EOS
+    tgt_in: Tensor  # (R, T), sentences beginning with BOS, without EOS
+    tgt_out: Tensor  # (R, T), sentences ending with EOS, without BOS
     src_lengths: Tensor  # (R,)
     tgt_lengths: Tensor  # (R,)
 
     @property
     def target_tokens(self) -> int:
-        """Number of target tokens without padding."""
+        """The number of target tokens without padding."""
         return int(self.tgt_lengths.sum())
 
 
@@ -55,7 +56,7 @@ class Batch:
 class Sources:
     """Sentences to translate, and the length of each translation, including EOS."""
 
-    src: Tensor  # (R, S) int64, each sentence ends with EOS, padded with PAD
+    src: Tensor  # (R, S) int64, sentences ending with EOS, padded with PAD
     src_lengths: Tensor  # (R,)
     output_length: int
 
@@ -63,16 +64,19 @@ class Sources:
 def training_batches(
     shape: Shape, *, n: int = 20, tokens: int = 2_400, by_length: bool = True
 ) -> list[Batch]:
-    """Returns batches of at most `tokens` tokens per side, with padding.
+    """Returns batches with at most `tokens` tokens per side, including padding.
 
     Args:
-        by_length: whether to batch sentences of similar length. If False, the order is random, and
-            most of a batch is padding unless sentences are packed.
+        shape: sizes of the model, of which only the vocabulary size is used.
+        n: number of batches.
+        tokens: maximum number of tokens per side, including padding.
+        by_length: whether to batch sentences of similar length. If False, sentences are in random
+            order, and most of a batch is padding unless the sentences are packed.
     """
     random = np.random.default_rng(1)
     src, tgt = _lengths(random, 60_000)
     order = np.lexsort((src, tgt)) if by_length else random.permutation(len(src))
-    *groups, _ = _groups(order, np.maximum(src, tgt), tokens)  # the last group is not full
+    *groups, _ = _groups(order, np.maximum(src, tgt), tokens)  # drops the last group
     chosen = [groups[i] for i in random.permutation(len(groups))[:n]]
     return [_batch(random, shape, src[group], tgt[group]) for group in chosen]
 
@@ -94,7 +98,7 @@ def sources(shape: Shape, *, n: int = 200, tokens: int = 1_024, longer: int = 5)
 
 
 def _lengths(random: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the lengths of n pairs, including EOS; the two lengths of a pair are similar."""
+    """Returns source and target lengths of n pairs, including EOS, which are similar in a pair."""
     mean, sigma, least, most = 25.0, 0.6, 3, 100
     src = random.lognormal(np.log(mean) - sigma**2 / 2, sigma, n)
     src = np.clip(np.round(src), least, most).astype(int)
@@ -116,7 +120,7 @@ def _groups(order: Sequence[int], lengths: np.ndarray, tokens: int) -> Iterator[
 
 
 def _ids(random: np.random.Generator, shape: Shape, n: int) -> np.ndarray:
-    """Samples ids; the id of rank r is about 1 / r as likely as the first id."""
+    """Samples token ids; the id of rank r is about 1 / r as likely as the id of rank 1."""
     ranks = np.exp(random.random(n) * np.log(shape.vocabulary - _FIRST)).astype(int)
     return np.clip(ranks + _FIRST - 1, _FIRST, shape.vocabulary - 1)
 

@@ -4,8 +4,8 @@
 
 A row is a configuration in the directory `--configs`, named after its file. Each run has a
 directory OUTPUT/ROW/seed-N; all runs share the prepared data. To continue an interrupted command,
-repeat it: finished runs are kept, and a stopped run is resumed. The protocol is the paper's
-(§6.2): only the last checkpoint is used. Perplexity (unsmoothed, per token) and BLEU are measured
+repeat it: finished runs are kept, and a stopped run is resumed. As in the paper (§6.2), only the
+last checkpoint is evaluated. Perplexity (per token, without label smoothing) and BLEU are measured
 on the configuration's validation set, which is also its test set.
 """
 
@@ -39,7 +39,7 @@ from nmt.storage import atomic, manifest
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "table3"
 RESULT, SECONDS = "table3.json", "seconds"  # in each run directory
-_TICK_S = 10.0  # interval at which the training time is saved
+_TICK_S = 10.0  # seconds between updates of the saved training time
 
 PAPER = {row.name: row for row in TABLE_3}
 
@@ -53,9 +53,9 @@ class Result:
     changes: dict[str, Any]  # settings that differ from the row base, by dotted key
     parameters: int
     steps: int
-    flops: float  # of all steps, at most (see `nmt info`)
-    minutes: float  # time of nmt train, including validations and checkpoints
-    ppl: float  # per token, unsmoothed
+    flops: float  # upper bound for all steps (see `nmt info`)
+    minutes: float  # training time, including validations and checkpoints
+    ppl: float  # per token, without label smoothing
     bleu: float
     bleu_interval: tuple[float, float]  # 95% interval, over sentences
     bleu_signature: str
@@ -63,7 +63,7 @@ class Result:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Trains and measures the rows, and writes the table after each run."""
+    """Trains and evaluates the rows, and writes the tables after each run."""
     arguments = _arguments(argv)
     overrides = [word for word in arguments.words if "=" in word]
     rows = [word for word in arguments.words if "=" not in word]
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         row: _as_many_flops(base, load(path, overrides)) if arguments.equal_flops else []
         for row, path in paths.items()
     }
-    for name in ("validation", "test"):  # check this before hours of training
+    for name in ("validation", "test"):  # checked before hours of training
         if not getattr(base.data, name):
             raise InputError(
                 f"base.yaml has no data.{name}, which is needed to measure the models. Set "
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Trains and measures rows of Table 3.")
+    parser = argparse.ArgumentParser(description="Trains and evaluates rows of Table 3.")
     parser.add_argument("words", nargs="*", metavar="ROW|KEY=VALUE",
                         help="rows (default: all), and settings to override")  # fmt: skip
     parser.add_argument("--configs", type=Path, default=CONFIGS, metavar="DIR",
@@ -154,13 +154,13 @@ def _flops_per_step(config: Config) -> float:
 
 
 def _as_many_flops(base: Config, config: Config) -> list[str]:
-    """Returns the override with which a row needs at most as many FLOPs as base."""
+    """Returns the override of the steps with which a row needs at most the FLOPs of base."""
     ratio = _flops_per_step(base) / _flops_per_step(config)
     return [f"training.max_steps={math.floor(base.training.max_steps * ratio)}"]
 
 
 def _finished(run: Path, config: Config, minutes: float) -> Result | None:
-    """Returns the result of an earlier call, if the run has reached its steps or minutes."""
+    """Returns the result of an earlier call if the run has reached its limit, or None."""
     if not (run / RESULT).exists():
         return None
     result = Result(**json.loads((run / RESULT).read_text()))
@@ -175,20 +175,20 @@ def _finished(run: Path, config: Config, minutes: float) -> Result | None:
 
 
 def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
-    """Calls `nmt train` until the run is finished or its time is over.
+    """Runs `nmt train` until the run is finished or its time limit is reached.
 
-    In both cases, the run then has a finished model.
-
-    When the time is over, SIGTERM stops the run, which saves its state and is then finished at the
-    step that it has reached.
+    At the time limit, SIGTERM stops the run, which saves its state. A second call of `nmt train`
+    then finishes the run at the step that it has reached. In both cases, the run has a finished
+    model when this function returns.
 
     Args:
-        arguments: arguments of `nmt train`: the configuration and overrides.
-        minutes: training time in total over all calls.
+        arguments: arguments of `nmt train`, that is, the configuration and overrides.
+        run: run directory.
+        minutes: time limit for training, in total over all calls of this function.
 
     Raises:
-        DivergedError: the run diverged. (Under torchrun the status does not say so.)
-        InputError: the run failed, or its time was over before the first step.
+        DivergedError: the run diverged. (Under torchrun, the exit status does not show this.)
+        InputError: the run failed, or it reached the time limit before the first step.
     """
     from nmt.runs.checkpoint import sound_checkpoints
 
@@ -205,7 +205,7 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
 
 
 def _run(arguments: Sequence[str], run: Path, seconds: float) -> int:
-    """Runs `nmt train` on all GPUs, stops it when its time is over, and returns its status."""
+    """Runs `nmt train` on all GPUs, stops it at the time limit, and returns its exit status."""
     import torch
 
     gpus = torch.cuda.device_count()
@@ -230,13 +230,13 @@ def _run(arguments: Sequence[str], run: Path, seconds: float) -> int:
 
 
 def _seconds(run: Path) -> float:
-    """Returns the training time so far in seconds, over all calls."""
+    """Returns the total training time of all calls so far, in seconds."""
     path = run / SECONDS
     return float(path.read_text()) if path.exists() else 0.0
 
 
 def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Result:
-    """Measures a finished run, and saves the result in its directory."""
+    """Evaluates a finished run, and saves the result in the run directory."""
     import torch
 
     from nmt.reporting.info import info
@@ -290,16 +290,17 @@ def table(results: Sequence[Result]) -> str:
         *(f"| {' | '.join(_cells(row))} |" for row in by_row),
         "",
         "95% intervals: over seeds (Student's t) if a row has several, otherwise over sentences. "
-        "Overlapping intervals decide nothing; the table of differences tests them.",
-        f"BLEU: {results[0].bleu_signature}; then with the paper's tokenization, and the paper's.",
+        "Overlapping intervals do not show that rows are equal. Use the tests of the differences.",
+        f"BLEU: {results[0].bleu_signature}. paper's count: BLEU with the paper's tokenization.",
         "The paper's figures: WMT14 EN-DE, newstest2013.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def differences_between(results: Sequence[Result], output: Path) -> str:
-    """Returns a Markdown table of the rows' differences in BLEU from the row base, or from the
-    first row; "" for a single row.
+    """Returns a Markdown table of the differences in BLEU between base and the other rows.
+
+    If base is not among the rows, they are compared with the first row. Returns "" for one row.
     """
     rows = sorted({result.row for result in results}, key=_order)
     if len(rows) < 2:
@@ -343,7 +344,7 @@ def _cells(results: Sequence[Result]) -> list[str]:
 
 
 def _estimate(values: Sequence[float], alone: tuple[float, float] | None = None) -> str:
-    """Formats the mean and 95% interval over seeds; `alone` is the interval for a single value.
+    """Formats the mean and 95% interval over seeds; `alone` is the interval of a single value.
 
     >>> _estimate([1.0, 2.0, 3.0])
     '2.00 (-0.48 to 4.48)'

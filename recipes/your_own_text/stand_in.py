@@ -1,9 +1,9 @@
-"""Writes text files to try the recipe with: sentences from the demo grammar, in two domains.
+"""Writes text files with sentences from the demo grammar in two domains, to try the recipe.
 
     python recipes/your_own_text/stand_in.py text
 
-writes text/general.SPLIT.en and .de, which contain no questions, and text/questions.SPLIT.en and
-.de, which contain only questions. SPLIT is train, valid or test.
+This command writes text/general.SPLIT.en and .de, which contain no questions, and
+text/questions.SPLIT.en and .de, which contain only questions. SPLIT is train, valid or test.
 """
 
 import argparse
@@ -17,7 +17,7 @@ SIZES = {
     "general": {"train": 20_000, "valid": 200, "test": 200},
     "questions": {"train": 1_000, "valid": 200, "test": 200},
 }
-_SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # to the grammar's names
+_SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # the splits of the grammar
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -62,7 +62,7 @@ def test_the_parts_of_a_slurm_array_are_the_whole_each_made_once(tmp_path: Path)
     assert not (tmp_path / "news.de").exists()
     assert [array_task(tmp_path, i, 3) for i in (1, 2, 3)] == [0, 0, 0]
     assert (tmp_path / "calls").read_text().split() == ["1", "3", "2"]
-    assert f"of {len(LINES)}," in merge(tmp_path, 2).stderr  # the array had 3 tasks
+    assert f"instead of {len(LINES)}." in merge(tmp_path, 2).stderr  # the array had 3 tasks
     assert merge(tmp_path, 3).returncode == 0
     assert (tmp_path / "news.de").read_bytes() == text
     assert not list(tmp_path.glob("*.new"))

@@ -1,13 +1,13 @@
-"""Checks and measures one GPU in less than eight minutes; prints a JSON line per result.
+"""Checks a GPU and measures its speed in less than eight minutes; prints a JSON line per result.
 
     python -m recipes.speed.gpu > gpu.jsonl
 
-First come the checks: whether the GPU computes the same as a CPU, whether compiled layers and CUDA
-graphs agree with plain code, and whether a small run resumes exactly. If there is a second GPU,
-translation on it and training on both GPUs are also checked. Then come the measurements, the most
-valuable first. Each
-part has a deadline, and an error ends only its own part. The exit status is 1 if a check failed.
-`--device cpu --small` runs all parts in tiny sizes.
+The checks run first. They compare the GPU's results with those of a CPU, compare compiled layers
+and CUDA graphs with plain code, and test whether a small run is resumed exactly. If there is a
+second GPU, they also check translation on the second GPU and training on both GPUs. Then the
+measurements run, the most important first. Each part has a deadline. If a part fails, the remaining
+parts are still run. The exit status is 1 if a check failed. `--device cpu --small` runs all parts
+with tiny sizes.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m recipes.speed.gpu", description="Checks and measures nmt on a GPU."
     )
     parser.add_argument("--device", default="cuda", type=torch.device)
-    parser.add_argument("--small", action="store_true", help="tiny sizes, to try the command")
+    parser.add_argument("--small", action="store_true", help="use tiny sizes, to test the command")
     arguments = parser.parse_args(argv)
     if arguments.device.type == "cuda" and not torch.cuda.is_available():
         parser.error("There is no GPU here. To try the command, add --device cpu --small.")

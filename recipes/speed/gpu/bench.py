@@ -1,4 +1,4 @@
-"""The device, the deadlines and the training steps that all parts share."""
+"""The device, deadlines and training steps, which all parts use."""
 
 import json
 import signal
@@ -27,23 +27,23 @@ from recipes.speed.workload import BASE, SMALL, Shape, training_batches
 
 BIG = replace(BASE, d_model=1024, d_ff=4096, heads=16, dropout=0.3)
 TOKENS = 25_000  # tokens per side in a training step
-MEAN_LENGTH, LONGEST = 25, 100  # tokens of the workload's sentences
+MEAN_LENGTH, LONGEST = 25, 100  # of the workload's sentences, in tokens
 ROW = 256  # columns of a packed row, as for `data.max_length` of the paper's configurations
 
 Result = dict[str, Any]
 
 
 class LateError(Exception):
-    """A part has exceeded its deadline."""
+    """Raised when a part exceeds its deadline."""
 
 
 @dataclass
 class Bench:
-    """The device, and results that later parts use."""
+    """The device, and the results that later parts use."""
 
     device: torch.device
     small: bool
-    ceiling: float | None = None  # FLOP/s of the fastest bf16 product
+    ceiling: float | None = None  # FLOP/s of the fastest bf16 matrix multiplication
 
     @property
     def is_gpu(self) -> bool:
@@ -54,7 +54,7 @@ class Bench:
         return replace(SMALL, layers=1) if self.small else shape
 
     def seconds(self, work: Callable[[], object], repeats: int = 5, warm_up: int = 2) -> float:
-        """Returns the median seconds of `work`, until the device has finished."""
+        """Returns the median seconds for `work`, including its work on the device."""
         times = []
         for number in range(1 if self.small else warm_up + repeats):
             self.wait()
@@ -75,10 +75,11 @@ Part = Callable[[Bench], Iterator[Result]]
 
 
 def run(bench: Bench, parts: Sequence[tuple[Part, float]]) -> list[str]:
-    """Runs all parts, and prints the results of each part and how it ended.
+    """Runs all parts, and prints the results and the outcome of each part.
 
     Returns:
-        The names of the parts with an error, a missed deadline, or a result that is not `ok`.
+        The names of the parts that failed, exceeded their deadline, or have a result with `ok`
+        false.
     """
     failed = []
     for part, limit_s in parts:
@@ -120,12 +121,12 @@ def _deadline(limit_s: float) -> Iterator[None]:
 
 
 class Training:
-    """Training steps on a few batches of the paper's size, which are already on the device."""
+    """Training steps on a few batches of the paper's size, which are kept on the device."""
 
     def __init__(self, bench: Bench, shape: Shape, path: FastPath = "eager"):
         self.bench, self.shape = bench, bench.shape(shape)
         self.config = configuration(self.shape, "bf16")
-        # sentences of random lengths, as many as have `tokens` tokens on average
+        # as many sentences of random lengths as have `tokens` tokens on average
         tokens = 400 if bench.small else TOKENS // MEAN_LENGTH * LONGEST
         batches = training_batches(self.shape, n=4, tokens=tokens, by_length=False)
         rows = layout.Shape(ROW, ROW)
@@ -146,7 +147,7 @@ class Training:
         self.taken, self.unread = 0, list[StepResult]()
 
     def step(self) -> None:
-        """Takes a step, then reads the previous step's result, as `nmt train` does."""
+        """Takes a step and then reads the result of the previous step, as `nmt train` does."""
         place = self.taken % len(self.batches)
         self.taken += 1
         result = optimizer_step(
@@ -158,7 +159,7 @@ class Training:
         self.unread.append(result)
 
     def measured(self) -> Result:
-        """Measures milliseconds per step, share of the ceiling, and memory."""
+        """Measures the milliseconds per step, the share of the FLOP/s limit, and the memory."""
         if self.bench.is_gpu:
             torch.cuda.reset_peak_memory_stats()
         self.bench.wait()

@@ -1,6 +1,6 @@
-"""Checks that results on a GPU agree with those of a CPU and of plain code.
+"""Checks that results on a GPU agree with results on a CPU and with those of plain code.
 
-Each result has the key `ok`.
+Each result has the key `ok`, which is true if the check succeeded.
 """
 
 import subprocess
@@ -38,7 +38,7 @@ from recipes.speed.workload import BASE, SMALL, Batch, Shape, sources, training_
 
 DEMO = CONFIG.with_name("demo.yaml")
 CPU = torch.device("cpu")
-_ROUNDING = 1e-3  # relative, for fp32 gradients summed in another order
+_ROUNDING = 1e-3  # relative tolerance for fp32 gradients summed in another order
 
 
 def parity(bench: Bench) -> Iterator[Result]:
@@ -71,7 +71,7 @@ def _loss_and_gradients(
     loss, _ = module(packed(batch, layout.Shape(ROW, ROW), device))
     loss.backward()
     gradients = {name: p.grad.cpu() for name, p in module.named_parameters() if p.grad is not None}
-    # the gradient of a key bias is zero, because it shifts all scores of a query equally
+    # the gradient of a key bias is zero, because the bias shifts all scores of a query equally
     for name, each in gradients.items():
         if name.endswith("query_key_value.bias"):
             each[len(each) // 3 : 2 * len(each) // 3] = 0
@@ -86,7 +86,7 @@ def difference(a: Tensor, b: Tensor) -> float:
 
 
 def _translated(shape: Shape, beam: int, device: torch.device) -> list[list[int]]:
-    """Returns the tokens of translations that plain steps compute in fp32."""
+    """Returns the tokens of fp32 translations by plain steps."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     src = sources(shape, n=16, tokens=4_000)[0].src.to(device)
@@ -103,7 +103,7 @@ def searched(
 
 
 def against_fp64(bench: Bench) -> Iterator[Result]:
-    """Compares attention over packed rows, and the loss, with fp64 results on the CPU."""
+    """Compares attention over packed sequences, and the loss, with fp64 results on the CPU."""
     torch.manual_seed(1)
     rows, length, d_k = (2, 24, 8) if bench.small else (8, ROW, 64)
     segments = torch.arange(length).expand(rows, -1) // 20 + 1
@@ -156,7 +156,7 @@ def graphs(bench: Bench) -> Iterator[Result]:
 
 
 def training_paths(bench: Bench) -> Iterator[Result]:
-    """Compares each fast path for the base model's training step with plain code."""
+    """Compares training steps of the base model on each fast path with steps by plain code."""
     steps = Training(bench, BASE, "compiled")
     batch, config = steps.tensors[0], steps.config
     reference = Reference.of(steps.loss_module, batch, config)
@@ -172,7 +172,7 @@ def training_paths(bench: Bench) -> Iterator[Result]:
 
 
 def bf16_run(bench: Bench) -> Iterator[Result]:
-    """Trains a small bf16 model without and with an interruption, and translates with it."""
+    """Checks that a small bf16 run is resumed exactly, and that its model translates."""
     last = 4 if bench.small else 40
     with tempfile.TemporaryDirectory() as folder:
         prepare(_small_run(Path(folder), "straight", last, last), note=lambda line: None)
@@ -218,7 +218,7 @@ def second_gpu(bench: Bench) -> Iterator[Result]:
 
 
 def two_ranks(bench: Bench) -> Iterator[Result]:
-    """Compares losses of training on two GPUs, if there are two, with those on one."""
+    """Compares training losses on two GPUs, if there are two, with those on one GPU."""
     if torch.cuda.device_count() < 2:
         yield {"skipped": "The machine has fewer than two GPUs."}
         return
@@ -239,7 +239,7 @@ def two_ranks(bench: Bench) -> Iterator[Result]:
         yield {"steps": len(losses[0]), "difference": error, "ok": error < _ROUNDING}
 
 
-# Parts with their deadlines in seconds
+# parts with their deadlines in seconds
 CHECKS: list[tuple[Part, float]] = [
     (parity, 20.0),
     (against_fp64, 10.0),

@@ -43,7 +43,7 @@ def versions(bench: Bench) -> Iterator[Result]:
 
 
 def ceilings(bench: Bench) -> Iterator[Result]:
-    """Measures memory copies in TB/s, and the base and big models' matrix products in TFLOP/s."""
+    """Measures memory bandwidth in TB/s and matrix multiplications of base and big in TFLOP/s."""
     size = 1 << (20 if bench.small else 30)
     source = torch.ones(size, dtype=torch.uint8, device=bench.device)
     seconds = bench.seconds(lambda: source.clone())
@@ -66,19 +66,19 @@ def ceilings(bench: Bench) -> Iterator[Result]:
 
 
 def base_step(bench: Bench) -> Iterator[Result]:
-    """Measures a step of the base model, the fastest path first."""
+    """Measures a training step of base on each execution path, the fastest path first."""
     for path in (*_compiled(bench, BASE), "eager"):
         yield {"path": path} | Training(bench, BASE, path).measured()
 
 
 def big_step(bench: Bench) -> Iterator[Result]:
-    """Measures a step of the big model on the fastest path."""
+    """Measures a training step of big on the fastest execution path."""
     for path in _compiled(bench, BIG)[:1]:
         yield {"path": path} | Training(bench, BIG, path).measured()
 
 
 def _compiled(bench: Bench, shape: Shape) -> list[FastPath]:
-    """Returns the paths with compiled layers, the fastest first; tiny models are not compiled."""
+    """Returns the paths with compiled layers, fastest first; tiny models are not compiled."""
     if bench.small:
         return []
     config = configuration(shape, "bf16")
@@ -86,7 +86,7 @@ def _compiled(bench: Bench, shape: Shape) -> list[FastPath]:
 
 
 def decoding(bench: Bench) -> Iterator[Result]:
-    """Measures beam search in bf16, with equal output lengths, by plain steps and by graphs."""
+    """Measures bf16 beam search with equal output lengths, by plain steps and by CUDA graphs."""
     shape, length = bench.shape(BASE), 4 if bench.small else 30
     transformer = new_transformer(configuration(shape, "bf16"))
     transformer.initialize(1)
@@ -117,10 +117,10 @@ def decoding(bench: Bench) -> Iterator[Result]:
 
 
 def test_set(bench: Bench) -> Iterator[Result]:
-    """Translates as many sentences as newstest2014 has, in bf16, with outputs of similar length.
+    """Measures bf16 translation of as many random sentences as newstest2014 contains.
 
-    Measures one batch at a time, and two batches in turn. The first pass captures the graphs that
-    the second pass uses.
+    The lengths of the outputs are similar to those of the sources. Measures one batch at a time,
+    and two batches alternately. The first pass captures the CUDA graphs that the second pass uses.
     """
     shape = bench.shape(BASE)
     transformer = new_transformer(configuration(shape, "bf16"))
@@ -146,7 +146,7 @@ def test_set(bench: Bench) -> Iterator[Result]:
 
 
 def deterministic(bench: Bench) -> Iterator[Result]:
-    """Repeats four steps in deterministic mode; reports hashes of the weights, and the slowdown."""
+    """Takes four steps twice in deterministic mode; reports hashes of the weights, and the time."""
     torch.use_deterministic_algorithms(True)
     try:
         hashes = []
@@ -169,7 +169,7 @@ def _hash(module: torch.nn.Module) -> str:
 
 
 def profiled(bench: Bench) -> Iterator[Result]:
-    """Profiles an eager step: the 15 operations that take the most time."""
+    """Reports the 15 operations of an eager training step that take the most time."""
     steps = Training(bench, BASE)
     steps.step()
     bench.wait()
@@ -186,7 +186,7 @@ def profiled(bench: Bench) -> Iterator[Result]:
                "share": round(spent / total, 4)}  # fmt: skip
 
 
-# Parts with their deadlines in seconds; all deadlines, with the checks', sum to under 8 minutes
+# parts with their deadlines in seconds; with the checks, the deadlines sum to under 8 minutes
 MEASURES: list[tuple[Part, float]] = [
     (versions, 5.0),
     (ceilings, 15.0),

@@ -20,7 +20,7 @@ def version() -> str:
 
 def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[int]]:
     with tempfile.TemporaryDirectory() as folder:
-        # in another process, because this process's peak memory is measured
+        # in another process, because the peak memory of this process is measured
         name = "random" if shape == BASE else "small"
         convert = [sys.executable, "-m", "recipes.speed.ctranslate2_model", name, folder]
         subprocess.run(convert, check=True, stdout=subprocess.DEVNULL)

@@ -14,7 +14,7 @@ from torch import Tensor
 from recipes.speed.plain_step import Step, plain_step
 from recipes.speed.workload import EOS, PAD, Batch, Shape
 
-# fairseq has unhashable defaults, which dataclasses refuse since Python 3.11
+# since Python 3.11, dataclasses reject unhashable defaults, which fairseq uses
 _dataclass = dataclasses.dataclass
 dataclasses.dataclass = partial(_dataclass, unsafe_hash=True)
 try:

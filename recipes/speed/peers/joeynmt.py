@@ -65,7 +65,7 @@ def _model(shape: Shape) -> Model:
 
 
 def _vocabulary(size: int) -> Vocabulary:
-    """Creates a vocabulary without its constructor, which takes quadratic time in the size."""
+    """Creates a vocabulary without its constructor, whose time is quadratic in the size."""
     vocabulary = object.__new__(Vocabulary)
     vocabulary.specials = ["<pad>", "<s>", "</s>", "<unk>"]
     vocabulary.lang_tags = []

@@ -32,7 +32,7 @@ def training_step(shape: Shape, precision: str) -> Step:
 
 
 def _config(shape: Shape) -> MarianConfig:
-    """Sets the library's default attention, and dropout only where the other systems have it."""
+    """Returns a configuration with default attention, and dropout as in the other systems."""
     torch.manual_seed(1)
     return MarianConfig(
         vocab_size=shape.vocabulary,

@@ -1,4 +1,4 @@
-"""This project with sentences of random lengths, several packed into a row as in `nmt train`."""
+"""This project with packed sequences: rows contain several sentences, as in `nmt train`."""
 
 from functools import partial
 

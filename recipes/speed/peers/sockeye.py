@@ -37,7 +37,7 @@ def training_step(shape: Shape, precision: str) -> Step:
 
 
 def _lengths(lengths: Tensor) -> Tensor:
-    """Adds to each length its number of prefix tokens, which is zero."""
+    """Returns lengths with a second column, the number of prefix tokens, which is 0."""
     return torch.stack([lengths, torch.zeros_like(lengths)], dim=1).int()
 
 

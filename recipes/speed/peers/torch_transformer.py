@@ -1,6 +1,6 @@
 """`torch.nn.Transformer` as in PyTorch's tutorials, with tied embeddings.
 
-Unlike the other systems, it also has dropout on attention weights and in feed-forward networks.
+Unlike the other systems, it also applies dropout to attention weights and in feed-forward networks.
 """
 
 import math

@@ -1,5 +1,5 @@
-// Lets a CPU build of PyTorch believe that there is one CUDA device, on which nothing is computed:
-// a device guard and hooks that do nothing, and page-locked memory that is ordinary memory.
+// Makes a CPU build of PyTorch report one CUDA device, on which nothing is computed. The device guard
+// and the hooks do nothing, and page-locked memory is ordinary memory.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// Remembers what it has allocated, so that Tensor.is_pinned() is true for it and nothing else.
+// Keeps a list of its allocations, so that Tensor.is_pinned() is true only for these.
 struct PinnedAllocator final : c10::Allocator {
   static std::mutex mutex;
   static std::map<const char*, size_t> allocated;

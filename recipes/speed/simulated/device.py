@@ -1,20 +1,20 @@
-"""A GPU simulated on a CPU: tensors on "cuda:0", and a log of their cost.
+"""A GPU that is simulated on a CPU: tensors on "cuda:0", and a log of the cost of operations.
 
 The behavior of a program on a GPU depends on `tensor.device`, on autocast's rules for CUDA, and on
-the time at which a copy arrives. All three can be simulated.
+the time at which a copy is complete. All three can be simulated.
 
 Inside the block of a `SimulatedGpu`, tensors on "cuda:0" have their values in CPU memory. They can
 also have no values ("meta"), so that a step of the big model takes seconds and no memory. The block
 
-* refuses operations that a GPU refuses because of their tensors' devices or types (`rules`);
+* rejects operations that a GPU rejects because of the devices or types of their tensors (`rules`);
 * logs where the host waits for the device: blocking copies, `.item()`, indexing by a mask;
-* delays non-blocking copies to the host: their values are garbage until the program waits for an
-  event that it recorded after the copy;
-* counts kernels, and the bytes of live tensors, rounded up to multiples of 512 as by
-  torch's allocator.
+* delays non-blocking copies to the host: the values of a copy are garbage until the program waits
+  for an event that it has recorded after the copy;
+* counts kernels, and the bytes of live tensors, rounded up to multiples of 512 as in torch's
+  allocator.
 
-The kernels are ATen operations other than views, as in eager mode; a fused optimizer counts as one.
-Streams, several devices, NCCL, CUDA graphs and compiled code are not simulated.
+Every ATen operation other than a view counts as one kernel, as in eager mode; so does the update by
+a fused optimizer. Streams, several devices, NCCL, CUDA graphs and compiled code are not simulated.
 """
 
 import os
@@ -41,15 +41,15 @@ import nmt
 from recipes.speed.simulated import rules
 
 DEVICE = torch.device("cuda", 0)
-_GARBAGE = 0x7F  # value of each byte in memory before its copy has arrived
-_ROUNDED_TO = 512  # bytes
-_MEMORY = 80 << 30  # bytes
+_GARBAGE = 0x7F  # value of each byte before its copy is complete
+_ROUNDED_TO = 512  # bytes, to whose multiples sizes are rounded up
+_MEMORY = 80 << 30  # bytes of GPU memory
 _PROGRAM = str(Path(nmt.__file__).parent) + os.sep
 aten = torch.ops.aten
 
 
 class GpuTensor(Tensor):
-    """A tensor on the simulated GPU; `inner` is on the CPU or "meta"."""
+    """A tensor on the simulated GPU; `inner` is a tensor on the CPU or on "meta"."""
 
     inner: Tensor
 
@@ -85,26 +85,26 @@ class GpuTensor(Tensor):
 class Wait:
     """A point at which the host waited for the device."""
 
-    what: str  # the operation
+    what: str  # description of the operation
     place: str  # file:line of the program
     callers: tuple[str, ...]  # names of the functions on the stack, innermost first
-    is_explicit: bool = False  # whether an event or a stream was waited for
+    is_explicit: bool = False  # whether the program waited for an event or stream
 
     def __str__(self) -> str:
         return f"{self.place} {self.what}"
 
 
 class SimulatedGpu(TorchDispatchMode):
-    """The device, for a block.
+    """A context manager that simulates a GPU in its block.
 
     Attributes:
-        waits: where the host waited for the device, in order.
-        kernels: number of calls by operation.
+        waits: points at which the host waited for the device, in order.
+        kernels: number of kernels by operation.
         bytes, peak: current and maximum bytes of tensors on the device.
     """
 
     def __init__(self, *, has_values: bool):
-        """`has_values`: whether to compute values (on the CPU); if not, the host reads zeros."""
+        """Without `has_values`, no values are computed, and the host reads zeros."""
         super().__init__()
         self.has_values, self.host = has_values, torch.device("cpu" if has_values else "meta")
         self.waits: list[Wait] = []
@@ -112,12 +112,12 @@ class SimulatedGpu(TorchDispatchMode):
         self.bytes = self.peak = 0
         self._storages: dict[int, weakref.ref] = {}
         self._copies: list[tuple[Tensor, Tensor]] = []  # pending copies to the host
-        self._issued = 0  # copies to the host so far
+        self._issued = 0  # number of copies to the host so far
         self._stack = ExitStack()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing in the block is compiled, and the check takes time
+        return False  # nothing in the block is compiled, and checking this takes time
 
     def __enter__(self):
         self._stack.enter_context(_cuda(self))
@@ -136,7 +136,7 @@ class SimulatedGpu(TorchDispatchMode):
             super().__exit__(None, None, None)
 
     def restart(self) -> None:
-        """Resets the counts; the new peak starts at the bytes of the live tensors."""
+        """Resets the counts, and sets the peak to the bytes of the live tensors."""
         self.waits, self.kernels, self.peak = [], Counter(), self.bytes
 
     @property
@@ -145,7 +145,7 @@ class SimulatedGpu(TorchDispatchMode):
         return [wait for wait in self.waits if not wait.is_explicit]
 
     def wait(self, what: str, copies: int | None = None, *, is_explicit: bool = False) -> None:
-        """Logs a wait until the device has done `copies` copies, or all copies if None."""
+        """Logs a wait until the device has finished `copies` copies, or all copies if None."""
         self.waits.append(Wait(what, *_caller(), is_explicit))
         done = len(self._copies) - self._issued + (self._issued if copies is None else copies)
         for there, values in self._copies[: max(0, done)]:
@@ -207,7 +207,7 @@ class SimulatedGpu(TorchDispatchMode):
         self.bytes -= size
 
     def _count(self, func, args, found) -> None:
-        """Counts a kernel, unless the operation only made a view or allocated memory."""
+        """Counts a kernel, unless the operation only created a view or allocated memory."""
         if func.is_view:
             return
         name, schema = func._schema.name.removeprefix("aten::"), func._schema
@@ -220,7 +220,7 @@ class SimulatedGpu(TorchDispatchMode):
             self.kernels[name] += 1
 
     def _copied(self, func, args, kwargs) -> Tensor:
-        """Calls `_to_copy` or `copy_`, within the device or between device and host."""
+        """Calls `_to_copy` or `copy_` within the device, or between device and host."""
         is_new = func is aten._to_copy.default
         source = args[0] if is_new else args[1]
         is_from_here = to_here = type(source) is GpuTensor
@@ -245,7 +245,7 @@ class SimulatedGpu(TorchDispatchMode):
         return args[0]
 
     def _fetched(self, func, source: GpuTensor, args, kwargs) -> Tensor:
-        """Copies to the host: immediately, or later if the copy is non-blocking."""
+        """Copies to the host, immediately or, if the copy is non-blocking, later."""
         self.kernels["copy to the host"] += 1
         if self.has_values:
             values = source.inner.detach().clone()
@@ -288,7 +288,7 @@ def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 
 def _caller() -> tuple[str, tuple[str, ...]]:
-    """Returns the innermost line of the program on the stack, and the names of all functions."""
+    """Returns the innermost program line on the stack, and the names of all functions."""
     place, names = "", []
     frame = sys._getframe(2)
     while frame:
@@ -301,7 +301,7 @@ def _caller() -> tuple[str, tuple[str, ...]]:
 
 
 class _Event:
-    """An event; synchronizing waits for the copies to the host that began before it."""
+    """An event; `synchronize` waits for the copies to the host that began before the event."""
 
     def __init__(self, gpu: SimulatedGpu):
         self._gpu, self._copies = gpu, 0
@@ -362,8 +362,8 @@ def _cuda(gpu: SimulatedGpu) -> Iterator[None]:
         patch.object(F, "scaled_dot_product_attention", attention),
         patch.object(_foreach_utils, "_foreach_supported_types", [Tensor, GpuTensor]),
     ):
-        # `inner` moves when a module is converted; `torch.tensor` copies explicitly; a backward
-        # pass stays in this thread, where the program's lines are on the stack
+        # `inner` is moved when a module is converted; `torch.tensor` copies explicitly; a backward
+        # pass runs in this thread, so that the program's lines are on the stack
         torch.__future__.set_swap_module_params_on_conversion(True)
         torch._C._set_only_lift_cpu_tensors(True)
         try:

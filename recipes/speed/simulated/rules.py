@@ -1,7 +1,7 @@
-"""The operations that a GPU refuses, and those for which the host waits.
+"""The operations that a GPU rejects, and the operations for which the host waits.
 
-CPU kernels and "meta" kernels accept some tensors that CUDA kernels refuse. The rules are those of
-ATen's CUDA kernels (torch 2.13), and the errors have torch's wording.
+CPU kernels and "meta" kernels accept some tensors that CUDA kernels reject. The rules are those of
+ATen's CUDA kernels (torch 2.13), and the error messages are worded as in torch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
-# operations whose shape, or a number that the host needs, depends on values
+# operations whose result shape, or a number that the host needs, depends on values
 _READ_BY_THE_HOST = {
     "_local_scalar_dense", "_unique2", "equal", "is_nonzero", "masked_select", "nonzero",
     "unique_consecutive", "unique_dim",
@@ -45,11 +45,11 @@ def tensors_of(values: Iterable[Any]) -> list[Tensor]:
 
 
 def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
-    """Raises RuntimeError if a GPU refuses to call `func` with these devices and types.
+    """Raises RuntimeError if a GPU would reject a call of `func` with these devices and types.
 
     Args:
-        on_cpu: the arguments on the CPU. A tensor without dimensions (a number) is allowed there,
-            except in lists and as a keyword argument.
+        on_cpu: the arguments on the CPU. A tensor without dimensions (a number) is
+            allowed, except in a list or as a keyword argument.
     """
     name = _name(func)
     far = [each for each in on_cpu if each.dim() or not any(each is one for one in args)]
@@ -69,7 +69,7 @@ def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
 
 
 def waits(func: Any, args: Any, kwargs: Any) -> str | None:
-    """Returns what the host waits for before `func` returns, or None if it does not wait."""
+    """Describes why the host waits before `func` returns; returns None if it does not wait."""
     name = _name(func)
     if name in _READ_BY_THE_HOST:
         return name
@@ -86,10 +86,10 @@ def waits(func: Any, args: Any, kwargs: Any) -> str | None:
 
 
 def attention_by(gpu: "SimulatedGpu", otherwise: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Returns `F.scaled_dot_product_attention` with a bias, as a GPU computes it.
+    """Returns a function that computes `F.scaled_dot_product_attention` with a bias as on a GPU.
 
-    Of CUDA's fused kernels, only the memory-efficient one takes a bias. It keeps no weights, and
-    the rows of the bias must begin at multiples of 8 elements.
+    Of CUDA's fused kernels, only the memory-efficient kernel accepts a bias. It does not store the
+    attention weights, and the rows of the bias must begin at multiples of 8 elements.
     """
 
     def attention(
@@ -140,5 +140,5 @@ def _of_one_type(func: object, values: Any) -> None:
 
 
 def _copies_indices(name: str) -> bool:
-    """Returns whether the operation is an indexing that copies indices to the device itself."""
+    """Returns whether an indexing operation itself copies its indices to the device."""
     return name in ("index", "index_put", "index_put_", "_unsafe_index", "_index_put_impl_")

@@ -1,7 +1,7 @@
 """Builds and loads a stub of CUDA for a CPU build of PyTorch; `device` explains its purpose.
 
-The stub must be loaded before `torch` is imported, because torch looks for CUDA only once, and it
-stays loaded. This module therefore does not import torch.
+The stub must be loaded before `torch` is imported, because torch looks for CUDA only once.
+Therefore this module does not import torch. The stub cannot be unloaded.
 """
 
 import ctypes
@@ -61,7 +61,7 @@ def _compiler() -> str | None:
 
 
 def _built() -> Path:
-    """Compiles the stub in about three seconds, unless it was already compiled for this torch."""
+    """Compiles the stub in about three seconds, unless that was done for this torch version."""
     key = f"{metadata.version('torch')} {_torch()} {SOURCE.read_text()}"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt"
     try:

@@ -1,6 +1,6 @@
 """Measures training steps of the shipped configurations on a simulated GPU.
 
-Layers are not compiled, but all micro-batches have the same shape, as with compiled layers.
+Layers are not compiled, but all micro-batches have the same shape as with compiled layers.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from nmt.training.step import optimizer_step
 from recipes.speed.simulated.device import DEVICE, SimulatedGpu
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-MICRO_BATCHES = {"base": [1, 4], "big": [1, 2, 4, 8]}  # micro-batches per printed step
+MICRO_BATCHES = {"base": [1, 4], "big": [1, 2, 4, 8]}  # micro-batches in each printed step
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Figures:
 
     peak: int  # bytes of tensors on the device
     kernels: int
-    waits: int  # waits of the host for the device within the step
+    waits: int  # number of times that the host waited for the device in the step
 
 
 class Training:
-    """Steps of a shipped configuration; the caller has entered the simulated GPU's block."""
+    """Training steps of a shipped configuration, within the block of a simulated GPU."""
 
     def __init__(self, gpu: SimulatedGpu, model: str):
-        """`model`: "base" or "big"."""
+        """Creates the model "base" or "big"."""
         self.gpu, self.model = gpu, model
         self.config = load(CONFIGS / f"transformer_{model}.yaml", [])
         transformer = new_transformer(self.config).to(DEVICE)
@@ -50,7 +50,8 @@ class Training:
 
         Args:
             micro_batches: number of micro-batches of the step.
-            first: take only this many micro-batches. All from the second on have the same peak.
+            first: compute only this many micro-batches. From the second micro-batch on, the peak
+                is the same.
         """
         settings, pair = self.config.training, Pair(*[np.array([EOS_ID], np.int32)] * 2)
         shape = fixed_shape(settings.batch_tokens, micro_batches, self.config.data.max_length)
@@ -67,7 +68,7 @@ class Training:
         return Figures(self.gpu.peak, self.gpu.kernels.total(), len(self.gpu.waits))
 
     def line(self, micro_batches: int) -> str:
-        """Takes a training step and returns its line of the table in docs/speed.md."""
+        """Takes a training step, and returns the line about it for the table in docs/speed.md."""
         found = self.step(micro_batches)
         peak = f"{found.peak / 2**30:.1f}"
         return f"| {self.model} | {micro_batches} | {peak} | {found.kernels:,} | {found.waits} |"
