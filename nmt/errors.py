@@ -192,7 +192,7 @@ def of_system(error: OSError) -> InputError:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return DeniedError(f"{what}. Raise the limit on open files (ulimit -n).")
     if isinstance(error, PermissionError):
-        return DeniedError(f"{what}. Check its permissions and those of its directory.")
+        return DeniedError(f"{what}. Check the permissions of the file and of its directory.")
     kind = InputError if error.errno in _PATH_ERRORS else StorageError
     return kind(f"{what}. Check the path, its permissions and the free disk space.")
 

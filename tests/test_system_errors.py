@@ -14,7 +14,7 @@ from nmt.errors import Status, is_out_of_memory, of_system
     [
         (errno.ENOENT, Status.INPUT, "Check the path"),
         (errno.ENOSPC, Status.STORAGE, "free disk space"),
-        (errno.EACCES, Status.STORAGE, "Check its permissions"),
+        (errno.EACCES, Status.STORAGE, "Check the permissions"),
         (errno.ENOMEM, Status.INPUT, "more memory"),
         (errno.EMFILE, Status.STORAGE, "Raise the limit on open files (ulimit -n)"),
     ],

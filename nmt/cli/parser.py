@@ -91,8 +91,8 @@ def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
         _refuse_setting_as_option(words)
     if hasattr(arguments, "input") and not words[0].startswith("-"):
         raise InputError(
-            f"Unexpected argument {words[0]}. Specify a file as --input {words[0]}, "
-            "or write text to standard input."
+            f"Unexpected argument {words[0]}. To translate the file {words[0]}, use --input "
+            f"{words[0]}. To translate text, write it to standard input."
         )
     raise InputError(f"Unrecognized arguments: {' '.join(words)}. See {arguments.program} --help.")
 

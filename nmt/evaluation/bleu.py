@@ -174,16 +174,16 @@ def bleu_metric(
 
     if tokenize is not None and tokenize not in BLEU.TOKENIZERS:
         known = ", ".join(BLEU.TOKENIZERS)
-        raise ArgumentError("Unknown {tokenize} {}. Choose one of: {}.", tokenize, known)
+        raise ArgumentError("{tokenize}: Unknown tokenizer {}. Choose one of: {}.", tokenize, known)
     language = language_of(target_language or "") if tokenize is None else ""
     try:
         # `force` disables warnings about tokenized text, see `plain_text`
         return BLEU(lowercase=lowercase, tokenize=tokenize, trg_lang=language, force=True)
     except (ImportError, RuntimeError):  # ja and ko need a morphological analyzer
-        name = tokenize or f"target language {target_language}"
+        name = tokenize or f"for target language {target_language}"
         extra = tokenize.partition("-")[0] if tokenize else language
         raise InputError(
-            f"sacreBLEU's tokenizer for {name} is not installed. "
+            f"sacreBLEU's tokenizer {name} is not installed. "
             f"Run \"pip install 'sacrebleu[{extra}]'\"."
         ) from None
     except (OSError, SystemExit) as error:
@@ -207,8 +207,8 @@ def check_texts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
     for lines in references:
         if len(lines) != len(hypotheses):
             raise InputError(
-                f"{count(len(hypotheses), 'translation')} but {count(len(lines), 'reference')}. "
-                "Provide one reference per translation."
+                f"The numbers of lines differ: {count(len(hypotheses), 'translation')} and "
+                f"{count(len(lines), 'reference')}. Provide one reference per translation."
             )
     if not hypotheses or not references:
         raise InputError("There is nothing to score. Provide at least one translation.")

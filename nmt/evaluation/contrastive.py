@@ -79,7 +79,7 @@ def _parsed(path: Path) -> Iterator[ContrastivePair]:
                 f"{path}:{number}: The line has {count(len(cells), 'column')}, not 4. {_REMEDY}"
             )
         if empty := [name for name, cell in zip(_COLUMNS, cells, strict=True) if not cell]:
-            raise InputError(f"{path}:{number}: The {empty[0]} is empty. Add its text.")
+            raise InputError(f"{path}:{number}: The {empty[0]} is empty. Fill it in.")
         pair = ContrastivePair(*cells)
         if pair.right == pair.wrong:
             raise InputError(

@@ -299,7 +299,7 @@ def _given(
     for references, name in zip(tests.references, tests.reference_names, strict=True):
         if len(references) != len(lines):
             raise InputError(
-                f"{path} has {count(len(lines), 'translation')} but {name} has "
+                f"{path} has {count(len(lines), 'translation')}, but {name} has "
                 f"{count(len(references), 'reference')}. Provide one reference per translation."
             )
     check(lines, str(path))

@@ -55,8 +55,8 @@ def from_files(source: str | Path | None, references: Sequence[str | Path]) -> T
     for text, other in zip(texts, names, strict=True):
         if len(text) != len(first):
             raise InputError(
-                f"{name} has {count(len(first), of)} but {other} has "
-                f"{count(len(text), 'reference')}. Provide one reference per line."
+                f"{name} has {count(len(first), of)}, but {other} has "
+                f"{count(len(text), 'reference')}. All files need the same number of lines."
             )
     return TestSet(sources, texts, ", ".join(names), names)
 
@@ -115,7 +115,9 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
     from sacrebleu.dataset import DATASETS
 
     if name not in DATASETS:
-        raise ArgumentError('Unknown {test_set} {}. Run "sacrebleu --list" for all names.', name)
+        raise ArgumentError(
+            'Unknown {test_set} {}. Run "sacrebleu --list" to list all names.', name
+        )
     dataset = DATASETS[name]
     source_language = config.data.source_language if config else None
     target = language_of(target_language)

@@ -318,8 +318,8 @@ def _check_together(
         raise ArgumentError("{prefix} conflicts with {prefix_file}. Remove one of them.")
     if str(alignment) == "-" and options.format != "jsonl":
         raise ArgumentError(
-            "{alignment} - requires {format} jsonl. Set {format} to jsonl, or specify a file with "
-            "{alignment}."
+            '{alignment} "-" requires {format} jsonl. Set {format} to jsonl, or specify a file '
+            "with {alignment}."
         )
     glossary = options.search.glossary
     read = [
@@ -421,8 +421,8 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
         if output is None or is_stream(Path(output)):
             raise
         raise ArgumentError(
-            "The program that reads from {alignment} {} exited early, so the translations were not "
-            "written to {}. Specify a file as {alignment}.",
+            "The program that reads the pipe {} ({alignment}) exited early, so the translations "
+            "were not written to {}. Specify a regular file with {alignment}.",
             alignment,
             output,
         ) from None

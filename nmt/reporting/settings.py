@@ -60,8 +60,8 @@ def shipped_text(name: str) -> str:
     names = shipped()
     if name not in names:
         near = difflib.get_close_matches(name.removesuffix(".yaml"), names, n=1)
-        hint = f"Did you mean {near[0]}?" if near else "nmt config lists them."
-        raise ArgumentError("nmt contains no configuration with the name {}. {}", name, hint)
+        hint = f"Did you mean {near[0]}?" if near else 'Run "nmt config" to list all names.'
+        raise ArgumentError("nmt has no configuration named {}. {}", name, hint)
     path = _folder() / f"{name}.yaml"
     text = path.read_text(encoding="utf-8")
     if "base" not in (strict_yaml.read(path)[0] or {}):

@@ -217,7 +217,7 @@ def refuse_existing(path: Path) -> None:
             )
         return
     if path.exists() or path.is_symlink():
-        raise InputError(f"{path} exists and is not an empty directory. Choose another output.")
+        raise InputError(f"{path} exists and is not an empty directory. Choose another path.")
 
 
 @contextmanager
@@ -246,11 +246,13 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
         except BlockingIOError:  # the file may be empty: its holder has not written yet
             content = os.pread(descriptor, _MAX_HOLDER_BYTES, 0)
             by = content.decode(errors="replace").strip() or "another process"
-            raise InputError(f"{folder} is in use by {by}. Wait for it or stop it.") from None
+            raise InputError(
+                f"{folder} is in use by {by}. Wait until that process ends, or stop it."
+            ) from None
         # `nmt prepare` removes the lock file if it leaves nothing else in the directory
         if not path.exists() or not os.path.samestat(path.stat(), os.fstat(descriptor)):
             raise InputError(
-                f"{folder} was locked by another process, which has ended since. Run the "
+                f"{folder} was locked by another process, which has since ended. Run the "
                 "command again."
             )
         stack.callback(os.ftruncate, descriptor, 0)

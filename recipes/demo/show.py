@@ -28,7 +28,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     translator = Translator.load(model)
     pairs = test_pairs(translator)
     if not pairs:
-        raise InputError(f"{model} has no demo test set. Specify a run of configs/demo.yaml.")
+        raise InputError(
+            f"{model} has no demo test set. Specify a run that was trained with configs/demo.yaml."
+        )
     found = translator.translate([pair.source for pair in pairs])
     translations = [each.text for each in found]
     print_examples(pairs, translations)

@@ -32,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     data = run.identity().data_of(run.model, content)
     texts = kept_test_set.read(run.test_set, translator.config.data, data)
     if not texts:
-        raise InputError(f"The run {run} has no test set. Choose a run with data.test.")
+        raise InputError(
+            f"The run {run} has no test set. Choose a run whose configuration sets data.test."
+        )
     chosen = examples(translator, texts[0][:_SENTENCES])
     for each in chosen["examples"]:
         print(f"{each['kind']:>10}  {each['text']}")

@@ -91,8 +91,10 @@ def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
     vocabulary = whole_words(translator, words_of_demo())
     pairs = noun_pairs(vocabulary)
     if len(pairs) < 3:
-        raise InputError("Too few nouns are single tokens in the vocabulary of --model. Specify "
-                         "a run of configs/demo.yaml.")  # fmt: skip
+        raise InputError(
+            "Too few nouns are single tokens in the vocabulary of the model (--model). Specify a "
+            "run that was trained with configs/demo.yaml."
+        )
     points = plane(vocabulary, pairs)
     ends = points.view(2, len(pairs), 2)  # singular or plural, noun, axis
     shown = apart(ends[..., 1], float(ends[..., 1].max() - ends[..., 1].min()) / 32)

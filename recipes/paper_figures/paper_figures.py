@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if name not in pictures:
             raise InputError(
                 f"--only {name} is not among the pictures {', '.join(pictures)}. Choose one of "
-                f"them{'' if model else ', or add --model'}."
+                f"them{'' if model else ', or add --model for the pictures that need a model'}."
             )
     for name, panels, draw in map(pictures.__getitem__, given.only or pictures):
         path = folder / f"{name}.png"
@@ -84,7 +84,9 @@ def of_model(path: Path) -> list[tuple[str, int, Draw]]:
     translator = Translator.load(path, precision="fp32")
     pairs = test_pairs(translator)
     if not pairs:
-        raise InputError(f"{path} has no demo test set. Specify a run of configs/demo.yaml.")
+        raise InputError(
+            f"{path} has no demo test set. Specify a run that was trained with configs/demo.yaml."
+        )
     return [
         ("beyond", 2, partial(positions.draw_beyond, translator, pairs)),
         ("embeddings", 1, partial(embeddings.draw_embeddings, translator)),

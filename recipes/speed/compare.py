@@ -213,7 +213,7 @@ def _output(command: Sequence[str], threads: int) -> str:
         )
     except subprocess.TimeoutExpired:
         raise InputError(
-            f"The measurement {command[4]} did not end within {_LIMIT_S:.0f} s. Check that no "
+            f"{command[4]} did not finish within {_LIMIT_S:.0f} s. Check that no "
             "other program is using the machine."
         ) from None
     if done.returncode:
@@ -225,7 +225,9 @@ def _output(command: Sequence[str], threads: int) -> str:
 def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting, Path]]) -> Visit:
     """Returns a function for visits of `text`; first checks that the translations agree."""
     if not settings:
-        raise InputError("No system to compare with is installed. See the messages above.")
+        raise InputError(
+            "None of the systems to compare with is installed. See the messages above."
+        )
     _, python = settings[0]
     threads, convert = arguments.threads, "recipes.speed.ctranslate2_model"
     run = text.Run(

@@ -112,11 +112,11 @@ class Run:
             for system, path in (("nmt", Path(sys.executable)), ("ctranslate2", python))
         )
         n = n_alike(ours, theirs)
-        said = f"{n} of {len(lines)} greedy translations in fp32 are equal."
+        said = f"{n} of {len(lines)} greedy translations in fp32 are identical in both systems."
         if n < _LEAST_ALIKE * len(lines):
             raise InputError(
-                f"Only {said} {self.model} and {self.converted} differ too much to compare their "
-                "speed."
+                f"Only {said} {self.model} and {self.converted} differ too much for their "
+                "speeds to be comparable."
             )
         return said
 

@@ -141,9 +141,9 @@ def _forced(
         lengths = set(translate(batch, beam))
         if lengths != {batch.output_length}:
             raise InputError(
-                f"With beam {beam}, the translations differ in length (tokens: "
-                f"{', '.join(map(str, sorted(lengths)))}). All must have {batch.output_length} "
-                "tokens for the speeds to be comparable."
+                f"With beam {beam}, the translations have "
+                f"{' or '.join(map(str, sorted(lengths)))} tokens. All must have "
+                f"{batch.output_length} tokens for the speeds to be comparable."
             )
 
     return work

@@ -66,7 +66,7 @@ def test_a_forged_manifest_is_one_line(config, tmp_path: Path, name: str, capsys
 
 @pytest.mark.parametrize(
     ("number", "told"),
-    [(errno.EACCES, r"Permission denied: .*arrow\. Check its permissions"),
+    [(errno.EACCES, r"Permission denied: .*arrow\. Check the permissions"),
      (errno.EMFILE, r"Too many open files: .*arrow\. Raise the limit")],
 )  # fmt: skip
 def test_a_shard_that_may_not_be_read_is_not_called_damaged(config, monkeypatch, number, told):

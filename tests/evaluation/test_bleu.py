@@ -157,14 +157,14 @@ def test_several_references_case_and_tokens_are_the_sacrebleu_commands(model):
     lowered = score(REFERENCES, REFERENCES, second, lowercase=True, tokenize="intl").bleu
     assert found["baseline"]["bleu"] == pytest.approx(lowered, abs=1e-6)
     assert found["paper_bleu"] == pytest.approx(paper_bleu(HYPOTHESES, REFERENCES, second)[0])
-    with pytest.raises(InputError, match=r"^src has 20 source lines but short has 19 references"):
+    with pytest.raises(InputError, match=r"^src has 20 source lines, but short has 19 references"):
         evaluate("m", source="src", reference=["ref", write("short", REFERENCES[:-1])])
-    with pytest.raises(InputError, match=r"^hyp has 20 translations but short has 19 references"):
+    with pytest.raises(InputError, match=r"^hyp has 20 translations, but short has 19 references"):
         evaluate("m", hypothesis="hyp", reference=["short", write("short2", REFERENCES[:-1])])
 
 
 def test_tokens_that_sacrebleu_does_not_know_are_told_before_anything_is_translated(model):
-    with pytest.raises(ArgumentError, match=r"Unknown tokenize moses. Choose one of: none"):
+    with pytest.raises(ArgumentError, match=r"Unknown tokenizer moses. Choose one of: none"):
         evaluate("m", tokenize="moses", output="out")
     assert not Path("out").exists()
 
@@ -196,7 +196,7 @@ def test_tokenized_text_is_scored_as_it_is_without_a_warning(model):
 @pytest.mark.parametrize(
     ("hypotheses", "references", "message"),
     [
-        (["a"], ["a", "b"], "1 translation but 2 references"),
+        (["a"], ["a", "b"], "1 translation and 2 references"),
         ([], [], "nothing to score"),
         (["a", "b"], ["a", "b " * 5001], "Line 2 of the references has 5,001 words"),
         (["b " * 5001], ["a"], "Line 1 of the translations has 5,001 words"),
@@ -440,10 +440,10 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
         ({"model": "m", "test_set": "wmt14/full", "target_language": "fi"},
          "no language pair en-fi"),
         ({"model": "m", "source": "short", "reference": "ref"},
-         "short has 1 source line but ref has 20 references"),
-        ({"model": "m", "baseline": "short"}, "1 translation but data.test has 40 references"),
+         "short has 1 source line, but ref has 20 references"),
+        ({"model": "m", "baseline": "short"}, "1 translation, but data.test has 40 references"),
         ({"model": "m", "hypothesis": "short", "reference": "ref"},
-         "short has 1 translation but ref has 20 references"),
+         "short has 1 translation, but ref has 20 references"),
         ({"model": "m", "source": "src", "reference": "latin1"}, "latin1:2"),
         ({"model": "m", "source": "none", "reference": "ref"}, "none"),
         ({"model": "m", "output": "none/out"}, "/none for output "),

@@ -89,7 +89,7 @@ GOOD = line("The man reads.", "Der Mann liest.", "Der Mann lesen.", "agreement")
          "{}/pairs.tsv:2: The line has 3 columns, not 4. Write source, right translation, wrong "
          "translation and category, separated by tabs."),
         (GOOD + "\n", "{}/pairs.tsv:2: The line has 1 column, not 4. "),
-        (line("a", "b", " ", "x"), "{}/pairs.tsv:1: The wrong translation is empty. Add its text."),
+        (line("a", "b", " ", "x"), "{}/pairs.tsv:1: The wrong translation is empty. Fill it in."),
         (line("a", "b", "b ", "x"),
          "{}/pairs.tsv:1: The right and the wrong translation are identical. "),
     ],

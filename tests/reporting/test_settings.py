@@ -69,12 +69,15 @@ def test_a_printed_configuration_keeps_its_comments(capsys):
     assert printed(capsys, "transformer_big").startswith("# The paper's big model, EN-DE (Table 3")
 
 
+LIST = 'Run "nmt config" to list all names.'
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("dmo", "Did you mean demo?"), ("demo.yaml", "Did you mean demo?"),
-     ("../pyproject", "nmt config lists them."), ("/etc/passwd", "nmt config lists them.")],
+     ("../pyproject", LIST), ("/etc/passwd", LIST)],
 )  # fmt: skip
 def test_an_unknown_name_is_one_line(capsys, name: str, hint: str):
     assert main(["config", name]) == 2
     said = capsys.readouterr().err
-    assert said == f"nmt: error: nmt contains no configuration with the name {name}. {hint}\n"
+    assert said == f"nmt: error: nmt has no configuration named {name}. {hint}\n"

@@ -175,7 +175,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
         assert main(["translate", str(tmp_path), "--input", os.devnull]) == 5
         assert capsys.readouterr().err == (
             f"nmt: error: Permission denied: {refused}. "
-            "Check its permissions and those of its directory.\n"
+            "Check the permissions of the file and of its directory.\n"
         )
 
 
