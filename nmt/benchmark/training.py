@@ -41,7 +41,7 @@ _LEAST_PAIRS = 20_000  # minimum number of random pairs; there are also at least
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps that were timed together: one step on a CPU, several on a GPU (it is asynchronous)."""
+    """Training steps that were timed together: one step on a CPU, several steps on a GPU."""
 
     number: int
     parts: dict[str, float]  # seconds of each of `PARTS`, summed over the steps
@@ -67,17 +67,17 @@ class TrainingSpeed:
 
     @property
     def target_tokens_per_second(self) -> float:
-        """The target tokens per second: the median over the timed groups of steps."""
+        """The median target tokens per second over the timed groups of steps."""
         return statistics.median(each.target_tokens / each.seconds for each in self.timed.kept)
 
     @property
     def flops_per_second(self) -> float:
-        """The FLOPs per second: the median over the timed groups of steps."""
+        """The median FLOPs per second over the timed groups of steps."""
         return statistics.median(each.flops / each.seconds for each in self.timed.kept)
 
     @property
     def tokens_per_step(self) -> float:
-        """The tokens per step and side, with padding: the median over the timed groups of steps."""
+        """The median tokens per step and side, with padding, over the timed groups of steps."""
         return statistics.median(each.computed_tokens / each.number / 2 for each in self.timed.kept)
 
     @property

@@ -111,7 +111,7 @@ def benchmark_translation(
 
 
 def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
-    """Measures the time for the first sentence, speed, latency, and the machine's ceilings."""
+    """Measures the time of the first translation, speed, latency and the machine's ceilings."""
     translator = work.translator
     note("Translating the first sentence.")
     first_s = _seconds(work, [work.one])
@@ -145,7 +145,7 @@ def _lines(text: Path, sentences: int | None) -> list[str]:
 
 
 def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
-    """Returns the work for random sentences; `translator` translates token ids."""
+    """Returns a `Work` with random sentences, for a translator of token ids."""
     is_cpu, config = translator.device.type == "cpu", translator.config
     number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
     longest = min(config.data.max_length, translator.transformer.max_length or workload.MAX_LENGTH)
@@ -226,7 +226,7 @@ def _seconds(work: Work, sentences: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Pass:
-    """One translation of all sentences."""
+    """The result of translating all sentences once."""
 
     seconds: float
     translations: list[Translation]

@@ -54,7 +54,7 @@ def save(
 
     Args:
         files: see `save_model`.
-        facts: keys to add to the manifest besides `step`.
+        facts: entries to add to the manifest, in addition to `step`.
     """
     path = run.checkpoint(checkpoint.step)
     if os.path.lexists(path):  # a damaged checkpoint, skipped when the run was resumed

@@ -358,7 +358,7 @@ def save_model(
     Args:
         path: a path that does not exist, or an empty directory.
         files: see `model_files`.
-        facts: keys to add to the manifest, such as `step` and the hashes of the tokenizer and data.
+        facts: entries for the manifest, such as `step` and the hashes of the tokenizer and data.
     """
     with new_directory(path) as folder:
         write_model_files(folder, config, files, weights)

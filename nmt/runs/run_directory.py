@@ -109,7 +109,7 @@ class RunDirectory:
 
     @property
     def test_set(self) -> Path:
-        """The path of the text of `data.test` (see `nmt.data.kept_test_set`)."""
+        """The path of the run's copy of `data.test` (see `nmt.data.kept_test_set`)."""
         return self.path / names.TEST_SET
 
     @property
@@ -241,7 +241,7 @@ class RunDirectory:
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """The settings and the data of a run, which must be those of its models and checkpoints."""
+    """The settings and the data of a run, which its models and checkpoints must match."""
 
     directory: RunDirectory
     settings: bytes  # the content of config.yaml; empty if it cannot be read

@@ -103,13 +103,13 @@ def _average_gradient(optimizer: Optimizer, weight: Tensor) -> Tensor:
 
 
 def _unless_skipped(optimizer: Optimizer, value: Tensor, otherwise: Tensor | float) -> Tensor:
-    """Returns `value`, or `otherwise` if `found_inf` is not 0; the device makes the choice."""
+    """Returns `value`, or `otherwise` if `found_inf` is not 0; does not wait for the device."""
     found = getattr(optimizer, "found_inf", None)
     return value if found is None else torch.where(found == 0, value, otherwise)
 
 
 def _orthogonalized(matrix: Tensor) -> Tensor:
-    """Returns about U Vᵀ * sqrt(max(shape)), for the singular value decomposition U S Vᵀ.
+    """Approximates U Vᵀ * sqrt(max(shape)), where U S Vᵀ is the singular value decomposition.
 
     Runs Newton-Schulz iterations in bf16. The singular values of the result are about 0.7 to 1.2
     times sqrt(max(shape)), except those that are almost 0.

@@ -36,7 +36,7 @@ class Peers:
     """Monitors the other ranks on behalf of one rank.
 
     Args:
-        store: the store for the ranks' reports of how they ended.
+        store: key-value store for the ranks' reports of how they ended.
         timeout_s: time in seconds after which a rank that does not answer counts as lost.
     """
 
@@ -70,7 +70,7 @@ class Peers:
             return {self._processes[descriptor] for descriptor, _ in self._poll.poll(0)}
 
     def is_one_ending(self) -> bool:
-        """Returns whether a rank has ended or has reported its end; a report is seen within 1 s."""
+        """Returns whether a rank has ended or reported its end; reports are noticed within 1 s."""
         if self.gone():
             return True
         if time.monotonic() - self._looked < _LOOK_AT_STORE_S:

@@ -43,8 +43,8 @@ class StepResult:
         """Starts copying the result from the device.
 
         Args:
-            sums: (3,) float64: this rank's smoothed and unsmoothed loss, both summed and in nats,
-                and the gradient norm.
+            sums: (3,) float64: this rank's smoothed and unsmoothed loss, both in nats and summed
+                over target tokens, and the gradient norm.
             divisor: the number by which the losses, summed over ranks, are divided.
             rate: the step's learning rate.
             requests: Called when ranks exchange values; returns this rank's numbers for the
@@ -178,7 +178,7 @@ def add_gradients(
     Args:
         divisor_per_rank: the divisor for the whole step's loss, divided by the number of ranks.
             Gradients are averaged over ranks, so in total they are divided by the divisor for the
-            whole step. The result is exact if the number of ranks is a power of two.
+            whole step. This division is exact if the number of ranks is a power of two.
     """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)

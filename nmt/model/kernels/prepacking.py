@@ -33,7 +33,7 @@ class PrepackedLinear(nn.Module):
         self.bias = bias
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
-        """Maps (..., I) to (..., O); the second argument, for `OutputProjection`, is ignored."""
+        """Maps (..., I) to (..., O); ignores the second argument, which OutputProjection needs."""
         return onednn_linear(x, self.prepacked, self.bias)
 
 
@@ -51,7 +51,7 @@ class Int8Linear(nn.Module):
             self.prepacked = torch.ops.quantized.linear_prepack(quantized, bias)
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
-        """Maps (..., I) to (..., O) fp32; the second argument is ignored, as in PrepackedLinear."""
+        """Maps (..., I) to (..., O) fp32; ignores the second argument, as PrepackedLinear does."""
         return torch.ops.quantized.linear_dynamic(x, self.prepacked, not _HAS_VNNI)
 
 
