@@ -107,7 +107,7 @@ class Stepper:
             ValueError: `max_length` steps have already been taken.
         """
         if self.steps_taken == self.max_length:
-            raise ValueError(f"All {self.max_length} decoding steps have already been taken.")
+            raise ValueError(f"`max_length` is {self.max_length}, so no more steps can be taken.")
         (B, W), model = last_tokens.shape, self.transformer
         earlier = self.ancestors.gather(1, parents[..., None].expand(-1, -1, self.steps_taken * W))
         self.ancestors = torch.cat([earlier, self.itself.expand(B, W, W)], dim=2)  # (B, W, P)

@@ -185,7 +185,7 @@ class StaticStepper:
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
         """Returns logits as `Stepper.step` does; the next step overwrites these logits."""
         if self.steps_taken == self.max_length:
-            raise ValueError(f"All {self.max_length} decoding steps have already been taken.")
+            raise ValueError(f"`max_length` is {self.max_length}, so no more steps can be taken.")
         if self.steps_taken == self.buffers.size.steps:
             self._move(slice(self.sentences), 2 * self.steps_taken)
         self.buffers.tokens[: self.sentences] = last_tokens
