@@ -1,8 +1,8 @@
-"""Counts FLOPs by formula: products with weights, and the two matrix products of attention.
+"""Computes FLOPs by formula, for matrix products with weights and for those of attention.
 
 A multiply-add counts as two FLOPs. Norms, softmax, look-ups, rotations, dropout, the optimizer,
-padding and recomputed values do not count, so that a faster way to the same result has a higher
-FLOP rate. (`nmt.training.optimizers.optimizer_flops` counts Muon's products.)
+padding and recomputed values are not counted, so that a faster way to compute the same result has a
+higher FLOP rate. (`nmt.training.optimizers.optimizer_flops` returns the FLOPs of Muon.)
 
 In the formulas, d is d_model, h is the number of heads, k is d_k, v is d_v, f is d_ff, and V is
 the size of the vocabulary.
@@ -22,9 +22,9 @@ def training_flops(
 ) -> int:
     """Returns the FLOPs of one training step on sentence pairs: three times the forward pass.
 
-    Counts, as is usual, the attention of each query to every key of its sentence, although the
-    causal mask hides some keys. For sentences of 25 tokens, the hidden keys account for 0.1 % of
-    the base model's FLOPs.
+    As is usual, the result includes the attention of each query to all keys of its sentence, even
+    to keys that the causal mask hides. For sentences of 25 tokens, the masked keys account for
+    0.1 % of the base model's FLOPs.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     squares = int((source**2).sum()), int((target**2).sum()), int((source * target).sum())
@@ -43,8 +43,8 @@ def translation_flops(
 ) -> int:
     """Returns the FLOPs needed for translating with beam search; padding is not counted.
 
-    Counts the encoder once, and the decoder `beam` times. Each token attends to the keys up to its
-    own position.
+    The encoder is counted once, and the decoder `beam` times. In the decoder, each token attends to
+    the target tokens up to its own position.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     of_source = _of_source(model) * int(source.sum())
@@ -56,18 +56,18 @@ def translation_flops(
 
 
 def flops_per_token_pair(model: Model, vocabulary_size: int, length: int) -> int:
-    """Returns the training FLOPs per source and target token, in sentences of `length` tokens."""
+    """Returns the training FLOPs for two sentences of `length` tokens each, divided by `length`."""
     return training_flops(model, vocabulary_size, [length], [length]) // length
 
 
 def quadratic_length(model: Model, vocabulary_size: int) -> float:
-    """Returns the sentence length at which attention costs as many FLOPs as all other products."""
+    """Returns the length at which attention takes as many FLOPs as the products with weights."""
     products = _of_source(model) + _of_target(model, vocabulary_size)
     return products / _of_weighing(model, 1, 1, 1)
 
 
 def _of_source(model: Model) -> int:
-    """Returns the multiply-adds per source token: encoder, and cross-attention's projections."""
+    """Returns the multiply-adds per source token: encoder, and keys and values in the decoder."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     seen = d * h * (model.d_k + model.d_v)
@@ -91,10 +91,10 @@ def _of_feed_forward(model: Model) -> int:
 
 
 def _of_weighing(model: Model, encoder: int, decoder: int, cross: int) -> int:
-    """Returns the multiply-adds of attention's scores and weighted sums.
+    """Returns the multiply-adds for the scores and weighted sums of attention.
 
     Args:
-        encoder, decoder, cross: the numbers of query-key pairs in one layer.
+        encoder, decoder, cross: number of query-key pairs per layer, for each kind of attention.
     """
     pairs = model.encoder_layers * encoder + model.decoder_layers * (decoder + cross)
     return model.heads * (model.d_k + model.d_v) * pairs

@@ -1,8 +1,8 @@
 """Excludes slow phases of a machine from measurements.
 
 On a shared, overheated or virtual machine, everything may take twice as long for some time. A
-matrix product of fixed size, the probe, is timed before and after every measurement. A measurement
-that began or ended in a slow phase is repeated.
+probe, which is a matrix multiplication of fixed size, is therefore timed before and after every
+measurement. A measurement that began or ended in a slow phase is repeated.
 """
 
 import time
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-FAST = 0.8  # share of the probe's best rate; below it the phase is slow
-_ATTEMPTS = 3  # maximum measurements per wanted one
+FAST = 0.8  # a phase is slow if the probe's rate is below this share of the best rate
+_ATTEMPTS = 3  # maximum number of measurements per wanted result
 _PATIENCE_S = 60.0  # maximum total wait for slow phases to pass
 _PAUSE_S = 0.5
 
@@ -20,23 +20,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Gated(Generic[T]):
-    """The measurements taken while the machine ran at full speed."""
+    """The results of measurements that were selected by a `Gate`."""
 
-    kept: list[T]  # at least one
-    dropped: int
-    slowest: float  # lowest rate of the probe around those kept
+    kept: list[T]  # results from fast phases; at least one result
+    dropped: int  # number of results from slow phases
+    slowest: float  # lowest rate of the probe around the kept results
 
 
 class Gate:
-    """Selects, by a probe, the measurements taken while the machine ran at full speed.
+    """Uses a probe to select measurements that were taken while the machine ran at full speed.
 
     Args:
-        probe: does a fixed amount of work and returns its rate.
-        sleep: waits for a number of seconds.
-        best: the probe's highest rate so far, if it is known.
+        probe: does a fixed amount of work and returns the rate, for example in FLOPs per second.
+        sleep: waits for the given number of seconds.
+        best: the highest rate that the probe has already returned, or 0.
 
     Attributes:
-        best: the probe's highest rate so far.
+        best: the highest rate of the probe so far.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Gate:
         return rate < FAST * self.best
 
     def wait(self) -> float:
-        """Waits until the machine is fast or the patience is used up; returns the probe's rate."""
+        """Waits for a fast phase, but at most 60 s in total; returns the probe's last rate."""
         rate = self.rate()
         while self.is_slow(rate) and self._patience_s > 0:
             self._sleep(_PAUSE_S)
@@ -71,16 +71,15 @@ class Gate:
         return rate
 
     def measured(self, measure: Callable[[], tuple[T, Sequence[float]]], wanted: int) -> Gated[T]:
-        """Measures until `wanted` results come from fast phases, at most 3 * wanted times.
+        """Measures until `wanted` results come from fast phases, but at most 3 * wanted times.
 
         Args:
-            measure: returns a result and the rates that it got from `rate` while measuring; there
-                may be none.
+            measure: Returns a result and the rates, if any, that it got from `rate` meanwhile.
             wanted: number of results, at least one.
 
         Returns:
             At most `wanted` results, in the order of measurement. If all results come from slow
-            phases, only the result from the fastest of these phases is returned.
+            phases, only the result from the fastest of these phases is kept.
         """
         taken: list[tuple[float, T]] = []
         while True:

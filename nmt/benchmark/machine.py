@@ -1,4 +1,4 @@
-"""Measures a machine's rates of matrix products and of memory copies, and the peak memory."""
+"""Measures the speed of matrix multiplication, the memory bandwidth and the peak memory usage."""
 
 import time
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from nmt.model.kernels.prepacking import Int8Linear, Precision, PrepackedLinear
 from nmt.model.kernels.products import has_onednn
 from nmt.system import peak_process_memory
 
-_LEAST_TIMINGS, _LEAST_S = 3, 0.1  # per product
-_LEAST_TIMING_S = 0.003  # shorter calls are timed several at a time
+_LEAST_TIMINGS, _LEAST_S = 3, 0.1  # minimum number of timings and their minimum total, per product
+_LEAST_TIMING_S = 0.003  # shorter calls are repeated within a timing
 _COPY_BYTES = 128 << 20  # far larger than caches
-_CPU_ROWS = 4096  # more rows do not make products faster on a CPU
-_PROBE_SIZE, _GPU_PROBE_SIZE = 512, 4096  # rows and columns of the probe's product
+_CPU_ROWS = 4096  # more rows do not increase the FLOP rate of a CPU
+_PROBE_SIZE, _GPU_PROBE_SIZE = 512, 4096  # rows and columns of the probe's matrices
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """FLOPs of one product."""
+        """The number of FLOPs for this product."""
         return 2 * self.rows * self.inner * self.columns
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The highest rates measured."""
+    """The highest measured rates of a machine, with which the speed of nmt is compared."""
 
     products: list[tuple[Product, float]]  # FLOPs per second, in the order of the layers
     copy_bytes_per_second: float  # bytes read plus bytes written
 
     @property
     def best(self) -> float:
-        """FLOPs per second of the fastest product."""
+        """The FLOPs per second of the fastest matrix product."""
         return max(rate for _, rate in self.products)
 
     def as_json(self) -> dict[str, Any]:
@@ -63,11 +63,12 @@ class Ceilings:
 def model_products(
     model: Model, vocabulary_size: int, rows: int, *, gradients: bool
 ) -> list[Product]:
-    """Returns the distinct matrix products of activations and weights in a model.
+    """Returns the matrix products of activations and weights in a model, each shape once.
 
     Args:
         rows: number of tokens.
-        gradients: adds the products of the backward pass, for gradients of inputs and weights.
+        gradients: whether to add the products of the backward pass, which compute the gradients of
+            inputs and weights.
     """
     d, h = model.d_model, model.heads
     forward = {
@@ -102,11 +103,13 @@ def measured_ceilings(
     *,
     gradients: bool,
 ) -> Ceilings:
-    """Measures the rates of a model's matrix products and of memory copies, in fast phases.
+    """Measures the FLOP rates of a model's matrix products, and the memory bandwidth.
 
     Args:
-        rows: tokens per product; on a CPU at most 4,096 are used.
-        precision: number type of the products.
+        rows: number of tokens per product; on a CPU, at most 4,096.
+        precision: data type of the matrices.
+        gate: delays each measurement until a fast phase.
+        gradients: whether to include the products of the backward pass.
     """
     rows = min(rows, _CPU_ROWS) if device.type == "cpu" else rows
     rates = []
@@ -125,7 +128,7 @@ def measured_ceilings(
 def _multiplication(
     product: Product, precision: Precision, device: torch.device
 ) -> Callable[[], object]:
-    """Returns a function that computes the product with the fastest kernel for translation."""
+    """Returns a function that computes the product with the kernel that translation uses."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     x = torch.randn(product.rows, product.inner, device=device, dtype=dtype)
     weight = torch.randn(product.columns, product.inner, device=device, dtype=dtype)
@@ -137,7 +140,10 @@ def _multiplication(
 
 
 def probe(device: torch.device) -> Callable[[], float]:
-    """Returns the probe for a `Gate`: it times a product twice and returns the higher FLOP rate."""
+    """Returns the probe for a `Gate`.
+
+    The probe times a matrix multiplication twice and returns the higher FLOP rate.
+    """
     size = _PROBE_SIZE if device.type == "cpu" else _GPU_PROBE_SIZE
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
@@ -150,7 +156,7 @@ def probe(device: torch.device) -> Callable[[], float]:
 
 
 def least_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Returns the minimum time of a call in seconds; several short calls are timed together."""
+    """Returns the minimum time of a call in seconds; short calls are timed several at a time."""
     first = seconds(call, device)  # warms up
     calls = max(1, round(_LEAST_TIMING_S / max(seconds(call, device), 1e-7)))
 
@@ -165,7 +171,7 @@ def least_seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Returns the time in seconds until the device has finished the work of a call."""
+    """Calls a function; returns the seconds until the device has finished the function's work."""
     synchronize(device)
     began = time.perf_counter()
     call()
@@ -180,7 +186,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Returns the peak memory in bytes: torch's on a GPU, otherwise that of the whole process."""
+    """Returns the peak memory in bytes: that of torch on a GPU, otherwise of the whole process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     return peak_process_memory()

@@ -1,4 +1,4 @@
-"""Presents the result of a benchmark as text or as a bar chart."""
+"""Formats the result of a benchmark as text or as a bar chart."""
 
 from html import escape
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Any
 from nmt.errors import ArgumentError
 from nmt.lines.files import check_output, opened_output
 
-Bars = tuple[str, list[tuple[str, float, bool]]]  # heading; label, value, whether it is of nmt
+# a group of bars: heading; for each bar, its label, its value, and whether nmt itself was measured
+Bars = tuple[str, list[tuple[str, float, bool]]]
 
 _LABEL, _BAR, _VALUE, _ROW = 300, 420, 90, 22  # widths and height in pixels
 _OWN, _OTHER = "#c2410c", "#94a3b8"
@@ -93,7 +94,7 @@ def write_picture(found: dict[str, Any], path: Path | None) -> None:
 
 
 def picture(found: dict[str, Any]) -> str:
-    """Returns an SVG bar chart of times, and of the total FLOP rate and the rates of products."""
+    """Returns an SVG bar chart of times, the total FLOP rate and the rates of matrix products."""
     speed = f"{found['target_tokens_per_second']:,.0f} target tokens/s"
     if _is_training(found):
         title = f"Training, {speed}"

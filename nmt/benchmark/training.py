@@ -1,4 +1,4 @@
-"""Times optimizer steps of `nmt train`, on random or prepared sentences."""
+"""Times the optimizer steps of `nmt train`, on random or prepared sentences."""
 
 import statistics
 import time
@@ -33,15 +33,15 @@ from nmt.training.step import StepResult, optimizer_step
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
 _WARM_UP = 2  # untimed steps
-_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timed steps, total time
+_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timings, intended total time
 _ON_GPU = 10  # steps that are timed together
 _NO_END = 10**9  # steps
-_LEAST_PAIRS = 20_000  # random pairs; at least ten times the pairs of a step
+_LEAST_PAIRS = 20_000  # minimum number of random pairs; there are also at least ten steps' pairs
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps that were timed together: one on a CPU, several on a GPU, which runs asynchronously."""
+    """Training steps that were timed together: one step on a CPU, several steps on a GPU."""
 
     number: int
     parts: dict[str, float]  # seconds of each of `PARTS`, summed over the steps
@@ -52,7 +52,7 @@ class Steps:
 
     @property
     def seconds(self) -> float:
-        """Seconds from the start of the first step to the end of the last step."""
+        """The seconds from the start of the first step to the end of the last step."""
         return sum(self.parts.values())
 
 
@@ -67,22 +67,22 @@ class TrainingSpeed:
 
     @property
     def target_tokens_per_second(self) -> float:
-        """Target tokens per second: the median over the timed groups of steps."""
+        """The median target tokens per second over the timed groups of steps."""
         return statistics.median(each.target_tokens / each.seconds for each in self.timed.kept)
 
     @property
     def flops_per_second(self) -> float:
-        """FLOPs per second: the median over the timed groups of steps."""
+        """The median FLOPs per second over the timed groups of steps."""
         return statistics.median(each.flops / each.seconds for each in self.timed.kept)
 
     @property
     def tokens_per_step(self) -> float:
-        """Computed tokens per step and side, with padding: the median over the groups of steps."""
+        """The median tokens per step and side, with padding, over the timed groups of steps."""
         return statistics.median(each.computed_tokens / each.number / 2 for each in self.timed.kept)
 
     @property
     def parts(self) -> dict[str, float]:
-        """The median step time in seconds, divided among the parts as in all steps together."""
+        """The median step time in seconds, divided in proportion to the total time of each part."""
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)
@@ -110,12 +110,12 @@ class TrainingSpeed:
 def benchmark_training(
     config: Config, *, prepared: bool = False, picture: Path | None = None, note: Note
 ) -> dict[str, Any]:
-    """Measures how fast a configuration trains; docs/speed.md lists the keys of the result.
+    """Measures the training speed of a configuration; docs/speed.md lists the result's keys.
 
     Args:
-        prepared: use the configuration's prepared data instead of random sentences.
-        picture: SVG file for a plot of the result.
-        note: called with each progress message.
+        prepared: whether to use the configuration's prepared data instead of random sentences.
+        picture: SVG file to which the result is plotted.
+        note: Called with each progress message.
 
     Raises:
         InputError: the prepared data or the picture's directory is missing, memory ran out, or
@@ -155,7 +155,7 @@ def _prepared_shards(config: Config) -> list[Shard]:
 
 
 def drawn_shard(config: Config) -> Shard:
-    """Returns random sentence pairs, enough for the steps of a configuration."""
+    """Returns enough random sentence pairs for at least ten steps of a configuration."""
     per_step = config.training.batch_tokens // workload.MEAN_LENGTH
     lengths = workload.lengths(max(_LEAST_PAIRS, 10 * per_step), config.data.max_length)
     return workload.shard(lengths, config.tokenizer.vocabulary_size)
@@ -164,7 +164,7 @@ def drawn_shard(config: Config) -> Shard:
 def timed_training(
     config: Config, shards: list[Shard], ranks: Ranks, gate: Gate, note: Note
 ) -> TrainingSpeed:
-    """Times steps of a new model; steps are made from the pairs of `shards` as in `nmt train`."""
+    """Times training steps of a new model on the pairs in `shards`, as `nmt train` runs them."""
     keep_freed_memory()
     run = _run_without_files(config, shards, ranks)
     training, clock = begin_training(run, None, note), _Clock(ranks.device)
@@ -180,7 +180,7 @@ def timed_training(
             one_s = timed(1).seconds
         wanted = min(max(_FEWEST, round(_ENOUGH_S / one_s)), _MOST)
         number = _ON_GPU if is_gpu(ranks.device) else 1
-        note(f"Timing {wanted * number} steps of about {one_s:.2g} s.")
+        note(f"Timing {wanted * number} steps of about {one_s:.2g} s each.")
         measured = gate.measured(lambda: (timed(number), ()), wanted)
     parameters = sum(each.numel() for each in training.module.parameters())
     peak = machine.peak_memory(ranks.device)
@@ -188,7 +188,7 @@ def timed_training(
 
 
 def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clock") -> Steps:
-    """Takes steps as `nmt train` does: on a GPU, reads a result after starting the next step."""
+    """Runs steps as `nmt train` does: reads the result of a step after starting the next step."""
     run, plans = training.run, []
     result: StepResult | None = None
     clock.start()
@@ -234,18 +234,18 @@ def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run
 
 
 class _Clock:
-    """Measures the parts of steps, with hooks at the ends of forward, loss and backward passes.
+    """Times the parts of steps, with hooks at the ends of the forward pass, loss and backward pass.
 
-    On a GPU, which runs asynchronously, it records events in the stream.
+    On a GPU, which runs asynchronously, the hooks record CUDA events.
 
     Attributes:
-        tokens: number of tokens that were computed since `start`, of both sides, with padding.
+        tokens: number of source and target tokens computed since `start`, with padding.
     """
 
     def __init__(self, device: torch.device):
         self._is_gpu = device.type == "cuda"
         self._device = device
-        self._marks: list[tuple[str, Any]] = []  # the part that ended, and its time or event
+        self._marks: list[tuple[str, Any]] = []  # the part that ended; time or event of its end
         self.tokens = 0
 
     def start(self) -> None:
@@ -262,7 +262,7 @@ class _Clock:
 
     @torch.compiler.disable
     def ends(self, part: str) -> None:
-        """Records the end of a part, which began when the previous one ended."""
+        """Records the end of a part, which began at the end of the previous part."""
         if not self._is_gpu:
             self._marks.append((part, time.perf_counter()))
             return
@@ -271,7 +271,7 @@ class _Clock:
         self._marks.append((part, event))
 
     def stop(self) -> dict[str, float]:
-        """Waits for the device, and returns the seconds of each part since the start."""
+        """Waits for the device, and returns the seconds spent on each part since `start`."""
         machine.synchronize(self._device)
         seconds = dict.fromkeys(PARTS, 0.0)
         for (_, began), (name, ended) in zip(self._marks, self._marks[1:], strict=False):
@@ -282,9 +282,9 @@ class _Clock:
     def watching(self, loss: TransformerLoss) -> Iterator[None]:
         """Records when the forward pass, loss and backward pass of each micro-batch end.
 
-        The rest of a step (zeroing gradients, computing and checking their norm, Adam) counts as
-        "optimizer". A backward pass ends with the embedding's gradient, because both the source
-        and the loss add to it.
+        The rest of a step (zeroing the gradients, computing and checking their norm, the update)
+        counts as "optimizer". The backward pass ends with the embedding's gradient, because both
+        the encoder's input and the loss contribute to this gradient.
         """
         model = loss.transformer
         hooks = [

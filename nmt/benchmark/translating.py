@@ -1,8 +1,8 @@
 """Times translation with the `Translator` that `nmt translate` uses.
 
-There are two workloads. With random sentences, EOS is suppressed, so that each translation is as
-long as its source. The work is therefore the same for random and for trained weights, and on any
-machine. With a text, a trained model ends each translation itself.
+There are two workloads. For random sentences, EOS is suppressed, so that each translation is as
+long as its source. The amount of work is therefore the same for random and for trained weights, and
+on any machine. For a given text, a trained model ends its translations with EOS as usual.
 """
 
 import statistics
@@ -35,15 +35,15 @@ from nmt.storage.opening import read_lines
 from nmt.training.distributed import Ranks
 from nmt.translator import SearchOptions, Translation, Translator
 
-_CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # defaults; newstest2014 has 3,003
-_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, total time
-_SINGLE = 7  # timings of a single sentence
+_CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # default numbers; newstest2014 has 3,003 sentences
+_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, intended total time
+_SINGLE = 7  # number of timings of a single sentence
 _TOGETHER = 32  # batch size for the time per decoding step
 
 
 @dataclass(frozen=True)
 class Work:
-    """A translator, and the sentences with which it is timed."""
+    """A translator, and the sentences whose translation is timed."""
 
     translator: Translator
     options: SearchOptions
@@ -63,18 +63,19 @@ def benchmark_translation(
     picture: Path | None = None,
     note: Note,
 ) -> dict[str, Any]:
-    """Measures how fast a model translates; docs/speed.md lists the keys of the result.
+    """Measures the translation speed of a model; docs/speed.md lists the keys of the result.
 
     Args:
         origin: a model, or a configuration for a model with random weights.
-        input: text to translate, one sentence per line; None for random sentences.
-        sentences: number of sentences; None for the whole text, or for 200 random sentences on a
-            CPU and 3,003 on a GPU.
-        picture: SVG file for a plot of the result.
-        note: called with each progress message.
+        input: text file to translate, with one sentence per line; None for random sentences.
+        sentences: number of sentences. None means the whole text or, without a text, 200 random
+            sentences on a CPU and 3,003 on a GPU.
+        picture: SVG file to which the result is plotted.
+        note: Called with each progress message.
 
     Raises:
-        InputError: the model, device, precision, text or the picture's directory is unavailable.
+        InputError: the model, the device, the precision, the text or the directory for the picture
+            is unavailable.
     """
     check_picture(picture)
     keep_freed_memory()
@@ -110,7 +111,7 @@ def benchmark_translation(
 
 
 def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
-    """Times the first sentence, measures speed and latency, and finally the machine's ceilings."""
+    """Measures the time of the first translation, speed, latency and the machine's ceilings."""
     translator = work.translator
     note("Translating the first sentence.")
     first_s = _seconds(work, [work.one])
@@ -139,12 +140,12 @@ def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
 def _lines(text: Path, sentences: int | None) -> list[str]:
     lines = [line for line in islice(read_lines(text), sentences) if line.strip()]
     if not lines:
-        raise InputError(f"{text} has no text to translate. Specify a file with text.")
+        raise InputError(f"{text} contains no text to translate. Specify a file with text.")
     return lines
 
 
 def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
-    """Returns random sentences with a translator of token ids."""
+    """Returns a `Work` with random sentences, for a translator of token ids."""
     is_cpu, config = translator.device.type == "cpu", translator.config
     number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
     longest = min(config.data.max_length, translator.transformer.max_length or workload.MAX_LENGTH)
@@ -185,14 +186,14 @@ class _Ids:
 
 
 class _NeverEnding(nn.Module):
-    """An output projection that gives EOS no probability."""
+    """Wraps an output projection so that the probability of EOS is 0."""
 
     def __init__(self, projection: nn.Module):
         super().__init__()
         self.projection = projection
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
-        """(..., D), (V, D) -> (..., V)"""
+        """Projects hidden states to logits: (..., D), (V, D) -> (..., V)."""
         logits = self.projection(hidden, embedding)
         logits[..., EOS_ID].fill_(-torch.inf)
         return logits
@@ -210,7 +211,7 @@ def random_transformer(
 
 
 def forced(transformer: Transformer, config: Config) -> Translator:
-    """Returns a translator of token ids whose translations have one token more than the texts."""
+    """Returns a translator of token ids; each translation is one token longer than its source."""
     transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})
     config = config.model_copy(update={"decoding": decoding})
@@ -225,7 +226,7 @@ def _seconds(work: Work, sentences: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Pass:
-    """One translation of all sentences."""
+    """The result of translating all sentences once."""
 
     seconds: float
     translations: list[Translation]
@@ -234,7 +235,7 @@ class Pass:
 
 
 def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
-    """Times passes over all sentences, and one sentence alone; also returns the batch size."""
+    """Times passes over all sentences, and one sentence alone; also returns the largest batch."""
     note(f"Warming up with {len(work.sentences):,} sentences.")
     warm, _ = _pass(work, gate)
     wanted = min(max(_FEWEST, round(_ENOUGH_S / warm.seconds)), _MOST)
@@ -296,7 +297,10 @@ def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
 
 
 def _milliseconds_per_step(work: Work, gate: Gate) -> dict[str, float]:
-    """Returns the time per decoding step by batch size, including a share of the encoder's time."""
+    """Returns the time per decoding step by batch size, in milliseconds.
+
+    The time includes a share of the encoder's time.
+    """
     steps = len(work.one.split()) + 1
     found = {}
     for number in (1, _TOGETHER):

@@ -1,9 +1,10 @@
 """Random workloads for benchmarks: sentences of token ids with realistic lengths.
 
 Lengths include EOS. Source lengths follow a lognormal distribution with mean 25 and sigma 0.6,
-clipped to the range from 3 to 100. A target is exp(N(0, 0.12)) times as long as its source. The
-probability of an id is close to 1 / rank (Zipf), so that ids are repeated about as often as in
-text. The same seed gives the same workload on every machine.
+clipped to the range from 3 to 100. A target is exp(x) times as long as its source, where x is
+sampled from a normal distribution with mean 0 and sigma 0.12. The probability of an id is about
+proportional to 1 / rank (Zipf's law), so that ids are repeated about as often as in real text. The
+same seed gives the same workload on every machine.
 """
 
 from pathlib import Path
@@ -19,7 +20,7 @@ _SEED = 1
 
 
 def lengths(pairs: int, longest: int = MAX_LENGTH, seed: int = _SEED) -> np.ndarray:
-    """Returns the number of tokens of each source and target: (2, pairs) int64."""
+    """Returns random lengths of sources and targets in tokens: (2, pairs) int64."""
     rng = np.random.Generator(np.random.Philox(seed))
     normal = rng.normal(size=(2, pairs))
     source = MEAN_LENGTH * np.exp(_SIGMA * normal[0] - _SIGMA**2 / 2)
@@ -30,7 +31,7 @@ def lengths(pairs: int, longest: int = MAX_LENGTH, seed: int = _SEED) -> np.ndar
 
 
 def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
-    """Returns sentences of these lengths (pairs,): each has ids above `UNK_ID`, then EOS."""
+    """Returns random sentences of the given lengths, (pairs,): ids above `UNK_ID`, then EOS."""
     rng = np.random.Generator(np.random.Philox((_SEED, seed)))
     first = UNK_ID + 1
     ends = np.cumsum(lengths)
@@ -41,6 +42,6 @@ def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
 
 
 def shard(lengths: np.ndarray, vocabulary_size: int) -> Shard:
-    """Returns pairs of these lengths (2, pairs), in the form that training reads."""
+    """Returns random pairs of the given lengths, (2, pairs), in the form that training reads."""
     source, target = (side(row, vocabulary_size, seed) for seed, row in enumerate(lengths))
     return Shard(Path("random workload"), source, target, weight=1.0, first=0)

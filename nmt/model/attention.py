@@ -1,7 +1,7 @@
 """Scaled dot-product attention, multi-head attention (§3.2) and attention masks.
 
-Shapes: R rows (a row holds one sentence or several packed sentences); T queries and S keys per row;
-D d_model; H heads; K d_k; V d_v.
+Shapes: R rows (each with one sentence or several packed sentences); T queries and S keys per row,
+or C columns if queries and keys are the same tokens; D d_model; H heads; K d_k; V d_v.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nmt.model.positions import rotated
 if TYPE_CHECKING:  # nmt.config reads files, which the model does not need
     from nmt.config import Model
 
-_MOST_WEIGHTS = 1 << 24  # attention weights computed at once without a gradient; 64 MiB in fp32
+_MOST_WEIGHTS = 1 << 24  # maximum number stored if no gradient needs them; 64 MiB in fp32
 
 KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
@@ -36,24 +36,25 @@ KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 class Visibility:
     """An attention mask, expressed as rules.
 
-    A query can attend to a key if all rules that are set allow it. `attention` turns the rules into
-    an additive bias and caches the bias here; all layers of a stack share one Visibility. Every
-    query must be able to attend to at least one key; otherwise its attention weights are NaN.
+    A query can attend to a key if all rules that are set allow it. `attention` converts the rules
+    into an additive bias and caches the bias in this object, which all layers of a stack share.
+    Every query must be able to attend to at least one key; otherwise the query's attention weights
+    are NaN.
 
     Attributes:
         segments: segment ids of the queries (R, T) and of the keys (R, S), int64. A query can
             attend to the keys of its own segment. Padding queries (segment 0) can attend to every
             key; their output is not used.
-        positions: positions within the sentence of the queries (R, T) and of the keys (R, S),
+        positions: positions of the queries (R, T) and of the keys (R, S) within their sentences,
             int64; R may be 1. `causal` and `window` require positions.
         ancestors: (R, T, S) bool; True allows attention. In decoding, the queries of a row are the
-            newest tokens of one sentence's hypotheses. Each of them can attend only to the tokens
-            of its own hypothesis.
+            newest tokens of one sentence's hypotheses. Each query can attend only to the tokens of
+            its own hypothesis.
         causal: prevents attention to later positions.
         window: limits attention to the query's own position and window // 2 positions on each side.
-            Scores outside the window are computed and then masked. Masking them therefore saves no
-            time. In an encoder layer of the base model, all scores and weighted sums are 1% of the
-            multiplications for a sentence of 27 tokens, and 8% for 256 tokens.
+            Scores outside the window are computed and then masked, so a window saves no time. In an
+            encoder layer of the base model, attention's scores and weighted sums account for only
+            1% of the multiplications for a sentence of 27 tokens, and 8% for 256 tokens.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -76,8 +77,9 @@ def rules_of(
     """Yields a bool mask for each rule that is set; True allows attention.
 
     Args:
-        of_query, of_key: functions that index a tensor with one number per query (R, T) or per
-            key (R, S), such as its segment or position, so that the two results broadcast.
+        of_query: indexes a tensor with a segment or position for each query, (R, T).
+        of_key: indexes a tensor with a segment or position for each key, (R, S), so that the result
+            broadcasts with the result of `of_query`.
     """
     if visibility.segments is not None:
         query, key = of_query(visibility.segments[0]), of_key(visibility.segments[1])
@@ -116,9 +118,9 @@ _recorded: ContextVar[list[Tensor] | None] = ContextVar("_recorded", default=Non
 
 @contextmanager
 def recorded_weights() -> Iterator[list[Tensor]]:
-    """Collects the attention weights (R, H, T, S) of each call of `attention` in this thread.
+    """Yields a list to which each call of `attention` in this thread appends its attention weights.
 
-    The list is in the order of the calls. It contains the weights before dropout. Calls in compiled
+    The weights have the shape (R, H, T, S) and are recorded before dropout. Calls in compiled
     layers are not recorded.
     """
     weights: list[Tensor] = []
@@ -130,22 +132,23 @@ def recorded_weights() -> Iterator[list[Tensor]]:
 
 
 def attention_weights(query: Tensor, key: Tensor, visibility: Visibility) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)), Eq. 1: (R, H, T, K), (R, H, S, K) -> (R, H, T, S)."""
+    """Computes softmax(Q K^T / sqrt(d_k)), Eq. 1: (R, H, T, K), (R, H, S, K) -> (R, H, T, S)."""
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     bias = _added_bias(visibility, query.dtype)
-    with torch.autocast(query.device.type, enabled=False):  # softmax converts each row itself
+    with torch.autocast(query.device.type, enabled=False):  # no copy of the scores in fp32
         return (scores if bias is None else scores + bias).softmax(-1)
 
 
 def attention(
     query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, dropout: Dropout
 ) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
+    """Computes softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
 
-    On a CPU, this function uses separate matrix products. For inputs of sentence length they are
-    faster than torch's fused kernel: 3 to 6 times in the bf16 backward pass, and 2 to 8 times in
-    the forward pass of a decoding step. Without gradients and dropout, inputs with more than 2^24
-    attention weights use the fused kernel, which needs less memory if d_k and d_v are equal.
+    On a CPU, this function uses separate matrix products. For inputs as long as a sentence, they
+    are 3 to 6 times faster than torch's fused kernel in the bf16 backward pass, and 2 to 8 times
+    faster in the forward pass of a decoding step. Without gradients and dropout, inputs with more
+    than 2^24 attention weights use the fused kernel, which needs less memory if d_k and d_v are
+    equal.
 
     Args:
         query, key, value: (R, H, T, K), (R, H, S, K), (R, H, S, V).
@@ -171,7 +174,7 @@ def attention(
 
 
 def _is_long(query: Tensor, key: Tensor, drops: bool) -> bool:
-    """Returns whether storing all weights costs too much and no gradient or dropout needs them."""
+    """Returns whether the weights take too much memory and no gradient or dropout needs them."""
     number = query.shape[:-1].numel() * key.shape[-2]
     return number > _MOST_WEIGHTS and not drops and not torch.is_grad_enabled()
 
@@ -183,7 +186,7 @@ class Cache(Protocol):
         """Appends a step's keys (R, H, T, K) and values (R, H, T, V).
 
         Returns:
-            The keys and values of all steps so far; their columns have the order that the step's
+            The keys and values of all steps so far, with the columns in the order that the step's
             Visibility assumes.
         """
 
@@ -191,8 +194,8 @@ class Cache(Protocol):
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (§3.2.2).
 
-    The number of heads, d_k, d_v and d_model can be set independently of each other, as the
-    experiments in rows A and B of the paper's Table 3 require.
+    The number of heads, d_k, d_v and d_model can be set independently, as the experiments in rows A
+    and B of the paper's Table 3 require.
 
     Projections of the same input are stacked in one matrix. Unlike in the paper, the projections
     have biases.
@@ -227,22 +230,22 @@ class SelfAttention(MultiHeadAttention):
         self.query_key_value = Linear(model.d_model, *self.rows)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(R, C, D) -> queries (R, H, C, K), keys (R, H, C, K), values (R, H, C, V)"""
+        """Projects (R, C, D) to queries (R, H, C, K), keys (R, H, C, K) and values (R, H, C, V)."""
         q, k, v = self.query_key_value(x).split(self.rows, dim=-1)
         return self.split(q, self.d_k), self.split(k, self.d_k), self.split(v, self.d_v)
 
     def forward(self, x: Tensor, visibility: Visibility, cache: Cache | None = None) -> Tensor:
-        """(R, C, D) -> (R, C, D)
+        """Computes self-attention: (R, C, D) -> (R, C, D).
 
         Args:
             visibility: attention mask for C queries and C keys; with a cache, for C queries and all
-                keys in the cache. Rotary positions require its positions.
+                keys in the cache. If positions are rotary, `visibility.positions` must be set.
             cache: keys and values of earlier steps; None if `x` is the whole sequence.
         """
         query, key, value = self.project(x)
         if self.is_rotary:
             assert visibility.positions is not None
-            positions = visibility.positions[0]  # of the queries, and of the keys of this call
+            positions = visibility.positions[0]  # positions of `x`, for queries and new keys
             query, key = rotated(query, positions), rotated(key, positions)
         if cache is not None:
             key, value = cache.append(key, value)
@@ -250,7 +253,7 @@ class SelfAttention(MultiHeadAttention):
 
 
 class CrossAttention(MultiHeadAttention):
-    """The paper's "encoder-decoder attention": keys and values come from the encoder's output."""
+    """Attention with keys and values from the encoder's output ("encoder-decoder attention")."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)
@@ -264,5 +267,5 @@ class CrossAttention(MultiHeadAttention):
         return self.split(k, self.d_k), self.split(v, self.d_v)
 
     def forward(self, x: Tensor, keys_values: KeysValues, visibility: Visibility) -> Tensor:
-        """(R, T, D) -> (R, T, D); `keys_values` is the result of `project_memory`."""
+        """Maps (R, T, D) to (R, T, D); `keys_values` is the result of `project_memory`."""
         return self.combine(self.split(self.query(x), self.d_k), *keys_values, visibility)

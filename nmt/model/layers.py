@@ -28,7 +28,10 @@ LAYER_NORM_EPSILON = 1e-5  # torch's default; the paper does not state it
 
 
 class RMSNorm(nn.RMSNorm):
-    """x / sqrt(mean(x²) + epsilon) * weight (Zhang & Sennrich, 2019), in the dtype of its input."""
+    """RMSNorm (Zhang & Sennrich, 2019), computed in the dtype of its input.
+
+    The output is x / sqrt(mean(x²) + epsilon) * weight.
+    """
 
     def initialize_weights(self, generator: torch.Generator) -> None:
         """Sets the weight to 1, as the constructor does."""
@@ -36,23 +39,25 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., D)"""
-        with torch.autocast(x.device.type, enabled=False):  # it would convert x to fp32
+        with torch.autocast(x.device.type, enabled=False):  # autocast would convert x to fp32
             return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
 
 
 def new_norm(model: Model) -> nn.Module:
-    """Returns a layer that normalizes the last dimension: (..., D) -> (..., D).
+    """Returns a new layer that normalizes the last dimension: (..., D) -> (..., D).
 
-    All normalization layers of the model are created by this function.
+    This function creates all normalization layers of the model.
     """
     norm = RMSNorm if model.norm_type == "rms" else LayerNorm
     return norm(model.d_model, eps=LAYER_NORM_EPSILON)
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2, Eq. 2, or with SwiGLU (swish(x W + b) * (x V + c)) W2 + b2.
+    """The feed-forward network (§3.3), with ReLU or SwiGLU.
 
-    SwiGLU is from Shazeer (2020), who has no biases. W and V are stacked in one matrix.
+    With ReLU, it computes max(0, x W1 + b1) W2 + b2, Eq. 2. With SwiGLU (Shazeer, 2020), it
+    computes (swish(x W + b) * (x V + c)) W2 + b2, although Shazeer omits the biases. W and V are
+    stacked in one matrix.
     """
 
     def __init__(self, model: Model, randomness: Randomness):
@@ -84,14 +89,14 @@ class Residual(nn.Module):
         self.is_post = model.norm == "post"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Maps (R, C, D) to (R, C, D); `sublayer` is a function with the same shapes."""
+        """Maps (R, C, D) to (R, C, D); `sublayer` has the same input and output shapes."""
         if self.is_post:
             return self.norm(self.dropout(sublayer(x), residual=x))
         return self.dropout(sublayer(self.norm(x)), residual=x)
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward network, each wrapped in a `Residual`."""
+    """An encoder layer: self-attention and feed-forward network, each wrapped in a `Residual`."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
@@ -107,7 +112,10 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, cross-attention and feed-forward network, each wrapped in a `Residual`."""
+    """A decoder layer: self-attention, cross-attention and feed-forward network.
+
+    Each of the three sub-layers is wrapped in a `Residual`.
+    """
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
@@ -126,7 +134,7 @@ class DecoderLayer(nn.Module):
         memory_visibility: Visibility,
         cache: Cache | None = None,
     ) -> Tensor:
-        """(R, T, D) -> (R, T, D)
+        """Maps (R, T, D) to (R, T, D).
 
         Args:
             visibility: attention mask for T queries and T keys; with a cache, for T queries and all
@@ -149,8 +157,8 @@ class OutputProjection(nn.Module):
     """Projects decoder outputs to logits with the embedding matrix (§3.4), without a bias.
 
     The embedding matrix is an argument rather than an attribute, so that checkpoints contain it
-    under one name only. For inference, this module can be replaced by one with its own copy of the
-    matrix, for example a quantized copy.
+    under one name only. For inference, this module can be replaced by a module with its own copy of
+    the matrix, for example a quantized copy.
     """
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ _LEAST_ROWS = 512  # positions in the smallest table
 def sinusoids(length: int, d_model: int) -> Tensor:
     """Returns the positional encodings of Vaswani et al. (2017), §3.5.
 
-    PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)),
-    pos from 0. (The authors' own code puts all sines before all cosines.)
+    PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)),
+    where pos is counted from 0. (The authors' own code puts all sines before all cosines.)
 
     Returns:
         (length, d_model) float32, computed in float64.
@@ -24,7 +24,7 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Looks up `sinusoids` in a table, and computes a longer table when a sentence needs one.
+    """Looks up `sinusoids` in a table, and computes a longer table if a sentence needs one.
 
     Shorter tables are kept, because a captured CUDA graph continues to read the table that it was
     captured with. Each table is at least twice as long as the previous one, so all tables together
@@ -39,13 +39,13 @@ class SinusoidalPositions(nn.Module):
         self._tables: list[Tensor] = []
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """Maps positions of shape (...), int64 and less than `length`, to (..., d_model)."""
+        """Maps int64 positions of shape (...), all less than `length`, to (..., d_model)."""
         device = positions.device
         for table in self._tables:
             if len(table) >= length and table.device == device:
                 return table[positions]
         rows = max(_LEAST_ROWS, 1 << (length - 1).bit_length())
-        with torch.inference_mode(False):  # the table is used in training later
+        with torch.inference_mode(False):  # because training may use the table later
             table = sinusoids(rows, self.d_model).to(device)
         self._tables.append(table)
         return table[positions]
@@ -64,7 +64,7 @@ class LearnedPositions(nn.Module):
         self.weight.normal_(0, self.weight.shape[1] ** -0.5, generator=generator)
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """Maps positions of shape (...), int64, to (..., d_model); `length` is ignored.
+        """Maps int64 positions of shape (...) to (..., d_model); ignores `length`.
 
         Raises:
             IndexError: a position is `max_length` or larger.
@@ -73,23 +73,23 @@ class LearnedPositions(nn.Module):
 
 
 class RotaryPositions(nn.Module):
-    """Adds nothing to embeddings, because `SelfAttention` calls `rotated`."""
+    """A placeholder for rotary positions, which `SelfAttention` applies to queries and keys."""
 
     max_length: int | None = None
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """Returns 0, which can be added to embeddings; ignores the arguments."""
+        """Returns a scalar 0 to add to embeddings, whatever the positions are."""
         return torch.zeros((), device=positions.device)
 
 
 def rotated(x: Tensor, positions: Tensor) -> Tensor:
-    """Encodes positions by rotation (Su et al., 2021), for queries or keys of self-attention.
+    """Applies rotary position embeddings (Su et al., 2021) to queries or keys of self-attention.
 
     Channels 2i and 2i+1 are rotated by the angle pos / 10000^(2i/d_k). The dot product of a rotated
-    query and a rotated key depends on their positions only through the difference.
+    query and a rotated key depends on their positions only through the difference of the positions.
 
     Args:
-        x: (R, H, C, K), K even.
+        x: queries or keys (R, H, C, K); K must be even.
         positions: (R, C) int64.
 
     Returns:

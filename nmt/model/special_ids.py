@@ -1,6 +1,6 @@
 """Token ids of the special tokens: padding, start of sentence, end of sentence and unknown.
 
-They are the same in every vocabulary that nmt trains. This module imports nothing, so that the
+The ids are the same in every vocabulary that nmt trains. This module imports nothing, so that the
 tokenizer can use it without torch.
 """
 

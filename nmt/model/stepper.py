@@ -1,9 +1,9 @@
 """Decodes step by step with cached keys and values; implements the search's step interface.
 
-All W hypotheses of a sentence are queries of one row and share one cache of keys and values, to
-which each step appends W columns. A hypothesis can attend only to the columns of its ancestors,
-which are its own tokens so far. Reordering the beam therefore reorders the attention mask, not the
-cache. The source's keys and values are computed once.
+All W hypotheses of a sentence are queries in the same row and share one cache of keys and values.
+Each step appends W columns to the cache. A hypothesis can attend only to the columns of its
+ancestors, which are its own tokens so far. Reordering the beam therefore reorders the attention
+mask, not the cache. The source's keys and values are computed once.
 
 Shapes: B sentences, W beam width, S source length, H heads, K d_k, V d_v, P cache columns
 (steps * W).
@@ -17,21 +17,21 @@ from nmt.model.kernels.prepacking import logits_of
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
-_FIRST_CAPACITY = 32  # steps; twice as many when full
+_FIRST_CAPACITY = 32  # initial capacity in steps, which doubles when the cache is full
 
 
 class GrowingCache:
     """One layer's keys and values, in preallocated tensors that grow when they are full."""
 
     def __init__(self, first_capacity: int, max_columns: int):
-        """Starts with `first_capacity` columns; doubles them when full, up to `max_columns`."""
+        """Sets the initial capacity in columns; it doubles when full, up to `max_columns`."""
         self.capacity, self.max_columns = min(first_capacity, max_columns), max_columns
         self.columns = 0
         self.keys: Tensor | None = None  # (B, H, capacity, K)
         self.values: Tensor | None = None  # (B, H, capacity, V)
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
-        """(B, H, W, K), (B, H, W, V) -> (B, H, P, K), (B, H, P, V); the newest columns are last."""
+        """Appends W columns, (B, H, W, K) and (B, H, W, V); returns all P columns, newest last."""
         begin, self.columns = self.columns, self.columns + keys.shape[2]
         if self.columns > self.capacity:
             self.capacity = min(2 * self.capacity, self.max_columns)
@@ -40,7 +40,7 @@ class GrowingCache:
         return self.keys[:, :, : self.columns], self.values[:, :, : self.columns]
 
     def _written(self, held: Tensor | None, new: Tensor, begin: int) -> Tensor:
-        """Writes `new` from column `begin` on into `held`, or into a larger copy of it."""
+        """Returns `held`, enlarged if necessary, with `new` in its columns from `begin` on."""
         if held is None or held.shape[2] < self.capacity:
             larger = new.new_zeros(*new.shape[:2], self.capacity, new.shape[3])
             if held is not None:
@@ -50,7 +50,7 @@ class GrowingCache:
         return held
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only `sentences`, which are (b,) int64 indices in ascending order."""
+        """Keeps only the sentences with the given indices, (b,) int64 in ascending order."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[sentences], self.values[sentences]
 
@@ -66,15 +66,15 @@ class Stepper:
         max_length: int,
         only: Tensor | None = None,
     ):
-        """Encodes the sources and prepares to decode.
+        """Encodes the sources and prepares for decoding.
 
         Args:
-            transformer: in evaluation mode.
-            src: (B, S) int64, padded with PAD_ID; each sentence ends with EOS.
-            beam: W, hypotheses per sentence.
+            transformer: the model, in evaluation mode.
+            src: source tokens (B, S) int64, padded with PAD_ID; each sentence ends with EOS.
+            beam: W, the number of hypotheses per sentence.
             max_length: maximum number of steps.
-            only: (n,) int64, the tokens that may be generated. `step` then takes and scores
-                indices into `only` instead of token ids. None: the whole vocabulary.
+            only: the tokens that may be generated, (n,) int64. `step` then takes and scores indices
+                into `only` instead of token ids. None allows the whole vocabulary.
         """
         self.only = only
         self.logits = transformer.logits if only is None else logits_of(transformer, only)
@@ -93,7 +93,7 @@ class Stepper:
         self.steps_taken = 0
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Returns logits of the next token.
+        """Returns the logits for the next token of each hypothesis.
 
         Args:
             last_tokens: (B, W) int64, the newest token of each hypothesis; BOS at the first step.
@@ -101,13 +101,13 @@ class Stepper:
                 that it continues.
 
         Returns:
-            (B, W, vocabulary).
+            (B, W, size of the vocabulary or of `only`).
 
         Raises:
             ValueError: `max_length` steps have already been taken.
         """
         if self.steps_taken == self.max_length:
-            raise ValueError(f"More than {self.max_length} steps.")
+            raise ValueError(f"`max_length` is {self.max_length}, so no more steps can be taken.")
         (B, W), model = last_tokens.shape, self.transformer
         earlier = self.ancestors.gather(1, parents[..., None].expand(-1, -1, self.steps_taken * W))
         self.ancestors = torch.cat([earlier, self.itself.expand(B, W, W)], dim=2)  # (B, W, P)
@@ -124,7 +124,7 @@ class Stepper:
         return self.logits(hidden)
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only `sentences`, which are (b,) int64 indices in ascending order."""
+        """Keeps only the sentences with the given indices, (b,) int64 in ascending order."""
         self.keys_values = [(k[sentences], v[sentences]) for k, v in self.keys_values]
         segments = self.memory_visibility.segments
         assert segments is not None

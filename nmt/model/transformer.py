@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """Attention weights, one tensor per layer; each query's weights sum to 1."""
+    """The attention weights of a forward pass, one tensor per layer; a query's weights sum to 1."""
 
     encoder: list[Tensor]  # (R, H, S, S)
     decoder: list[Tensor]  # (R, H, T, T)
@@ -35,7 +35,7 @@ class AttentionWeights:
 
 
 class _Initializes(Protocol):
-    """A module with parameters of its own."""
+    """A module that can initialize its own parameters."""
 
     def initialize_weights(self, generator: torch.Generator) -> None:
         """Initializes the module's own parameters, not those of its submodules."""
@@ -50,11 +50,11 @@ class Transformer(nn.Module):
     """
 
     def __init__(self, model: Model, vocabulary_size: int, max_length: int):
-        """Allocates uninitialized weights; call `initialize`.
+        """Allocates the weights without initializing them (see `initialize`).
 
         Args:
             vocabulary_size: V, the size of the joint vocabulary.
-            max_length: number of learned positions; not used with other positions.
+            max_length: number of learned positions; ignored if positions are not learned.
         """
         super().__init__()
         self.d_model, self.attention_window = model.d_model, model.attention_window
@@ -77,13 +77,13 @@ class Transformer(nn.Module):
         pre = model.norm == "pre"  # the output of a post-norm layer is normalized already
         self.encoder_norm = new_norm(model) if pre else nn.Identity()
         self.decoder_norm = new_norm(model) if pre else nn.Identity()
-        self.projection: nn.Module = OutputProjection()  # may be replaced by a prepacked one
+        self.projection: nn.Module = OutputProjection()  # may be replaced, for example by `prepack`
         # flex: FlexAttention in compiled layers; plain: matrix products on any device
         self.attention: Literal["fused", "flex", "plain"] = "fused"
 
     @property
     def max_length(self) -> int | None:
-        """Maximum length in tokens that the positional encodings support; None: no limit."""
+        """The maximum length in tokens that the positional encodings support; None: no limit."""
         return self.positions.max_length
 
     @torch.no_grad()
@@ -120,7 +120,7 @@ class Transformer(nn.Module):
         return self.dropout(x)
 
     def encode(self, src: Tokens) -> Tensor:
-        """(R, S) -> memory (R, S, D)"""
+        """Encodes the sources: (R, S) -> memory (R, S, D)."""
         x = self.embed(src.tokens, src.positions, src.tokens.shape[1])
         visibility = self._of_self_attention(_among(src))
         for layer in self.encoder:
@@ -128,7 +128,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """Returns an iterator over the decoder's layers, with their static type."""
+        """Returns an iterator over the decoder's layers, typed as DecoderLayer."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     def decode(
@@ -142,11 +142,11 @@ class Transformer(nn.Module):
         """Maps embedded target tokens to hidden states: (R, T, D) -> (R, T, D).
 
         Args:
-            visibility: attention mask for the target's queries and keys. The model's attention
-                window is applied in addition.
-            memory: per layer, the encoder's output or its projected keys and values.
-            memory_visibility: attention mask for T queries and S keys.
-            caches: per layer, the keys and values of earlier steps; None if `y` is the whole
+            visibility: attention mask for self-attention, to which the model's attention window is
+                added.
+            memory: for each layer, the encoder's output or its projected keys and values.
+            memory_visibility: attention mask for cross-attention, with T queries and S keys.
+            caches: for each layer, the keys and values of earlier steps; None if `y` is the whole
                 target.
         """
         visibility = self._of_self_attention(visibility)
@@ -156,7 +156,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(y)
 
     def forward(self, src: Tokens, tgt_in: Tokens) -> Tensor:
-        """(R, S), (R, T) -> hidden states (R, T, D), the input of `logits`"""
+        """Computes the hidden states for `logits`: (R, S), (R, T) -> (R, T, D)."""
         memory = self.encode(src)
         y = self.embed(tgt_in.tokens, tgt_in.positions, tgt_in.tokens.shape[1])
         n = len(self.decoder)
@@ -164,7 +164,7 @@ class Transformer(nn.Module):
         return self.decode(y, _among(tgt_in, causal=True), [memory] * n, cross, [None] * n)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., D) -> (..., V)"""
+        """Projects hidden states to logits: (..., D) -> (..., V)."""
         return self.projection(hidden, self.embedding)
 
     def attention_weights(self, src: Tokens, tgt_in: Tokens) -> AttentionWeights:
@@ -184,6 +184,6 @@ class Transformer(nn.Module):
 
 
 def _among(side: Tokens, *, causal: bool = False) -> Visibility:
-    """Returns the mask for self-attention within the source or within the target."""
+    """Returns the mask for self-attention within sources or within targets."""
     segments, positions = side.segments, side.positions
     return Visibility((segments, segments), (positions, positions), causal=causal)

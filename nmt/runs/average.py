@@ -20,7 +20,7 @@ def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
     """Returns the mean of the weights of models or checkpoints, in fp32.
 
     Only the mean is held in memory. The models' weights are memory-mapped, so the operating system
-    can free the memory of weights that were read.
+    can free the memory of weights that have already been read.
 
     Raises:
         NoModelError: the sum exceeds the range of fp32.
@@ -33,9 +33,9 @@ def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
     for name, tensor in mean.items():
         if not tensor.div_(len(models)).isfinite().all():
             raise NoModelError(
-                f"The sum of the weights {name} of {first.directory} and the other models exceeds "
-                "the range of fp32, so training has probably diverged. Train again with a lower "
-                "training.learning_rate_factor."
+                f"The mean of {first.directory} and the other models cannot be computed: the sum "
+                f"of their tensors {name} exceeds the range of fp32. Training has probably "
+                "diverged. Train again with a lower training.learning_rate_factor."
             )
     return mean
 
@@ -43,11 +43,12 @@ def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
 def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """Writes the mean of a run's last valid checkpoints as a model directory.
 
-    Like `nmt train` at the end of a run, it averages the checkpoints at multiples of
-    `training.checkpoint_every` and the newest checkpoint. It ignores all other checkpoints: those
-    saved because the run was stopped or because their validation was the best.
+    Like `nmt train` at the end of a run, this function averages the checkpoints at multiples of
+    `training.checkpoint_every` and the newest checkpoint. It ignores checkpoints that were saved at
+    other steps, because the run was stopped or because a validation was the best.
 
     Args:
+        last: number of checkpoints to average.
         note: Called with a message for each checkpoint that is skipped.
 
     Returns:
@@ -104,11 +105,11 @@ def write_finished(
     facts: Mapping[str, Any],
     note: Note,
 ) -> None:
-    """Writes a run's finished model; first renames `model` if it contains other files.
+    """Writes a run's finished model; first renames `model` if it has files that nmt did not create.
 
     Args:
         files, facts: see `save_model`.
-        note: Called with a warning that says where the renamed files are.
+        note: Called with a warning that names the new path if `model` is renamed.
     """
     run = own.directory
     new = atomic.aside(run.model, "new")
@@ -119,7 +120,10 @@ def write_finished(
         elif os.path.lexists(run.model):
             kept = atomic.free_name(run.model, "former")
             run.model.replace(kept)
-            note(f"nmt: warning: {run.model} had files that nmt did not make. They are in {kept}.")
+            note(
+                f"nmt: warning: {run.model} contained files that nmt did not create. It was "
+                f"renamed to {kept}."
+            )
         new.replace(run.model)
     finally:
         atomic.remove(new)
@@ -127,7 +131,7 @@ def write_finished(
 
 
 def _is_own_model(own: RunIdentity) -> bool:
-    """Returns whether the directory `model` contains the run's own model and no other file."""
+    """Returns whether the directory `model` contains the run's own model and no other files."""
     model = own.directory.model
     try:
         content = manifest.read(model, "model")

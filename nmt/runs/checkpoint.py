@@ -1,7 +1,8 @@
 """Writes and reads training checkpoints: the weights, the optimizer's state, and the step.
 
-A checkpoint is a directory `RUN/checkpoints/step-00001000/`, which is valid once it has a manifest.
-A run resumes from the newest valid checkpoint; damaged checkpoints are reported and not removed.
+A checkpoint is a directory, for example `RUN/checkpoints/step-00001000/`, which is valid once it
+has a manifest. A run resumes from the newest valid checkpoint; damaged checkpoints are reported and
+not removed.
 """
 
 import os
@@ -25,7 +26,7 @@ from nmt.storage.names import OPTIMIZER, STATE
 
 HASHES = ("tokenizer_sha256", "data_sha256")
 _STATE_SINCE = "state"  # key of the manifest (see `record_state`)
-_OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints are only averaged
+_OPTIMIZER_STATES_KEPT = 2  # those of the newest checkpoints; older checkpoints are only averaged
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,14 @@ def save(
     files: Mapping[str, bytes],
     facts: Mapping[str, Any],
 ) -> None:
-    """Writes a checkpoint, whole or not at all.
+    """Writes a checkpoint atomically.
 
     Args:
         files: see `save_model`.
-        facts: keys to add to the manifest besides `step`.
+        facts: entries to add to the manifest, in addition to `step`.
     """
     path = run.checkpoint(checkpoint.step)
-    if os.path.lexists(path):  # a damaged one, skipped when the run was resumed
+    if os.path.lexists(path):  # a damaged checkpoint, skipped when the run was resumed
         path.replace(free_name(path, "broken"))
     with new_directory(path) as folder:
         write_model_files(folder, config, files, checkpoint.weights)
@@ -66,9 +67,9 @@ def save(
 
 
 def record_state(run: RunDirectory, state: State) -> None:
-    """Changes the state of a checkpoint that was already written.
+    """Replaces the state in a checkpoint that was already written.
 
-    The new state is stored in the manifest, which is replaced atomically.
+    The new state is stored in the checkpoint's manifest, which is replaced atomically.
     """
     folder = run.checkpoint(state.step)
     content = manifest.read(folder, "checkpoint")
@@ -76,11 +77,11 @@ def record_state(run: RunDirectory, state: State) -> None:
 
 
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
-    """Returns the steps whose checkpoints are averaged, newest first.
+    """Returns the steps of the checkpoints to average, newest first.
 
     These are the multiples of `every` up to `last`, and `last` itself, at which every run writes a
-    checkpoint. A checkpoint at another step, which was written when the run was stopped, is not
-    averaged, so that a stopped and resumed run ends with the same mean as an uninterrupted one.
+    checkpoint. Checkpoints at other steps, for example at a step at which the run was stopped, are
+    not averaged, so that a resumed run ends with the same mean as an uninterrupted run.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)
@@ -90,15 +91,15 @@ def rotate(own: RunIdentity, newest: int, every: int, keep: int, best: int | Non
     """Removes checkpoints that are no longer needed once the checkpoint of step `newest` exists.
 
     Keeps the newest `keep` scheduled checkpoints, the best checkpoint, checkpoints after step
-    `newest` (which are damaged, so that a resumed run has skipped them), and checkpoints of another
-    run. Only the newest two checkpoints keep their optimizer state; it is also removed from the
-    manifests of the other checkpoints.
+    `newest` (damaged checkpoints that were skipped when the run was resumed), and checkpoints of
+    other runs. Only the newest two checkpoints keep their optimizer state. From all other
+    checkpoints, the file of the optimizer state and its entry in the manifest are removed.
     """
     run = own.directory
     remove_leftovers(run.checkpoints)
     manifests: dict[int, dict[str, Any]] = {}
     for step, folder in run.by_step():
-        with suppress(InputError):  # damaged, or of another run
+        with suppress(InputError):  # raised if the checkpoint is damaged or belongs to another run
             if step <= newest:
                 content = manifest.read(folder, "checkpoint")
                 own.refuse_foreign(folder, content)
@@ -140,7 +141,7 @@ def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
 
 
 def _read(own: RunIdentity, folder: Path) -> Checkpoint:
-    """Reads a checkpoint to resume from; raises InputError if it cannot be used."""
+    """Reads a checkpoint to resume from; raises InputError if the checkpoint cannot be used."""
     content = manifest.read(folder, "checkpoint")
     if OPTIMIZER not in content["files"]:
         raise InputError(
@@ -166,13 +167,14 @@ def sound_checkpoints(
     """Opens the newest valid scheduled checkpoints, newest first.
 
     Args:
+        at_most: maximum number of checkpoints.
         note: Called with a message for each checkpoint that is skipped.
         every: interval of the schedule in steps (see `scheduled`); 1 selects all checkpoints.
         last: last step of the schedule (see `scheduled`), or None for the newest step.
     """
     steps = [step for step, _ in own.directory.by_step()]
     found: list[OpenedModel] = []
-    common: dict[str, str] = {}  # hashes of the data and tokenizer of all
+    common: dict[str, str] = {}  # hashes of the data and tokenizer that all checkpoints share
     for step in scheduled(steps, every, max(steps, default=0) if last is None else last):
         if len(found) == at_most:
             break

@@ -28,15 +28,15 @@ class ExportedModel:
     tokenizer: Tokenizer
     translator: "ctranslate2.Translator"
     target_symbols: list[str]  # symbols that may be generated
-    sha256: str  # of the manifest
+    sha256: str  # hash of the manifest
 
 
 def is_exported(path: str | Path) -> bool:
     """Returns whether a directory contains a model for CTranslate2, even an incomplete one.
 
     Raises:
-        InputError: the operating system cannot look it up, for example because its name is too
-            long.
+        InputError: the operating system cannot access the directory, for example because its name
+            is too long.
     """
     try:
         return (Path(path) / CTRANSLATE2_WEIGHTS).exists()
@@ -48,8 +48,8 @@ def refuse_unsupported(**given: object) -> None:
     """Raises ArgumentError if an option is given that exported models do not support.
 
     Args:
-        given: the values of such options, by name. An option with a false or empty value counts as
-            not given.
+        given: the values of the unsupported options, by name. An option with a false or empty value
+            counts as not given.
     """
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(
@@ -75,7 +75,8 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     """Loads an exported model.
 
     Args:
-        device: "cpu", "cuda", "cuda:1", ..., or None for a GPU if CTranslate2 finds one.
+        device: "cpu", "cuda", "cuda:1" and so on. None selects a GPU if CTranslate2 finds one,
+            otherwise the CPU.
 
     Raises:
         InputError: CTranslate2 cannot load the model, or does not support the device.

@@ -2,9 +2,9 @@
 
 A model may come from an untrusted source together with a manifest that fits its files, so the
 manifest protects only against accidental damage. Three rules prevent a model from running code,
-crashing the process or filling the memory: the YAML is strict; the tokenizer must have the form
-that nmt writes; and the names, types and shapes of the tensors, which are read first and from a
-header of limited size, must agree with the configuration.
+crashing the process or filling the memory. The YAML parser is strict. The tokenizer must have the
+form that nmt writes. The names, types and shapes of the tensors must match the configuration; they
+are read before the tensors, from a header of limited size.
 """
 
 import os
@@ -44,7 +44,7 @@ from nmt.storage.names import (
 from nmt.storage.opening import entries
 
 T = TypeVar("T")
-_NEAREST = 3  # paths that the message about a wrong path names
+_NEAREST = 3  # maximum number of similar paths in the message about a wrong path
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class LoadedModel:
     transformer: Transformer  # in evaluation mode
     step: int  # number of optimizer steps
     directory: Path
-    sha256: str  # of the files and facts that its translations depend on
-    target_symbols: Sequence[str] = ()  # symbols that occurred in its training targets
-    shortlist: Shortlist | None = None  # if the data has a shortlist
+    sha256: str  # hash of the files and manifest entries that determine translations
+    target_symbols: Sequence[str] = ()  # symbols that occurred in the training targets
+    shortlist: Shortlist | None = None  # None if the prepared data has no shortlist
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class OpenedModel(FoundModel):
 
     tokenizer: Tokenizer
     transformer: Transformer  # on the meta device
-    shortlist: Shortlist | None  # if its data has one
+    shortlist: Shortlist | None  # None if the prepared data has no shortlist
     weights: dict[str, Tensor]  # finite, in fp32, memory-mapped
-    optimizer: dict[str, Tensor] | None = None  # finite, in fp32, memory-mapped; if requested
+    optimizer: dict[str, Tensor] | None = None  # like `weights`; None unless requested
 
 
 def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
@@ -79,8 +79,7 @@ def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
     steps; if both have the same number of steps, it is `model/`.
 
     Args:
-        note: Called with messages about the directory that is chosen in a run and those that are
-            skipped.
+        note: Called with messages about the directories that are chosen and skipped in a run.
 
     Raises:
         InputError: `path` is missing, or was written by a later version of nmt (status 2).
@@ -107,7 +106,7 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
     opened = _first_sound(path, note, open_model, open_in_run)
     opened.transformer.load_state_dict(opened.weights, assign=True)
     files, symbols = opened.manifest["files"], opened.manifest["target_symbols"]
-    # not the hash of the manifest, which training rewrites when it drops the optimizer's state
+    # A hash of the manifest would change when training removes the optimizer's state.
     used = [files.get(name) for name in (CONFIG, TOKENIZER, WEIGHTS, SHORTLIST)]
     return LoadedModel(
         opened.config, opened.tokenizer, opened.transformer.to(device).eval(), opened.step,
@@ -121,7 +120,7 @@ def _first_sound(
     use: Callable[[Path, dict[str, Any]], T],
     use_in_run: Callable[[RunIdentity, Path, dict[str, Any]], T],
 ) -> T:
-    """Returns the result of `use`, or of `use_in_run` for a directory that is part of a run."""
+    """Calls `use` for a model or checkpoint, or `use_in_run` for the newest usable one in a run."""
     try:
         is_directory = path.is_dir()
     except OSError as error:  # for example, the name is too long
@@ -141,7 +140,7 @@ def _first_sound(
 
 
 def _specify_another(path: Path) -> str:
-    """Returns a remedy for a wrong path, which names some models, checkpoints or runs near it."""
+    """Returns the remedy for a wrong path, with models, checkpoints or runs that are near it."""
     folder = next((each for each in (path, *path.parents) if each.is_dir()), Path())
     found: list[Path] = []
     with suppress(OSError, InputError):
@@ -154,7 +153,7 @@ def _specify_another(path: Path) -> str:
 
 
 def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Calls `use` for a model or checkpoint, and repeats it if a trainer replaced the directory."""
+    """Calls `use` for a model or checkpoint; tries again if a trainer replaced the directory."""
     while True:
         content = read_manifest(folder)
         try:
@@ -167,10 +166,10 @@ def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
 def _newest_sound(
     run: RunDirectory, note: Note, use: Callable[[RunIdentity, Path, dict[str, Any]], T]
 ) -> T:
-    """Returns the result of `use` for the newest model or checkpoint with which it succeeds.
+    """Returns the result of `use` for the newest model or checkpoint for which `use` succeeds.
 
-    If `use` fails for all of them, but a trainer has meanwhile removed or replaced one of the
-    directories, there is a newer one, so all are tried again.
+    If `use` fails for all directories, but a trainer has meanwhile removed or replaced one of them,
+    a newer directory exists, so the search starts again.
     """
     while True:
         problems: list[str] = []
@@ -240,8 +239,8 @@ def open_in_run(
     """Opens a model or checkpoint of a run.
 
     Raises:
-        NoModelError: `open_model` raises it, the directory has the name of another step, or the
-            model was trained with other settings or data than the run.
+        NoModelError: `open_model` raises it, the directory's name is that of another step, or the
+            model was trained with different settings or data than the run.
         InputError: the operating system cannot read the directory.
     """
     try:
@@ -261,11 +260,11 @@ def open_in_run(
 def open_model(
     folder: Path, content: dict[str, Any], *, with_optimizer: bool = False
 ) -> OpenedModel:
-    """Opens a model directory or checkpoint, and checks all its files.
+    """Opens a model directory or checkpoint, and checks its files.
 
     Args:
         content: the manifest in `folder`.
-        with_optimizer: also reads the optimizer's state and checks the state file.
+        with_optimizer: whether to also read the optimizer's state and check the state file.
 
     Raises:
         NoModelError: files differ from the manifest or do not belong together, or weights or
@@ -285,7 +284,7 @@ def open_model(
     if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
         raise NoModelError(
             f"{folder / TOKENIZER} has {tokenizer.vocabulary_size} tokens, but the configuration "
-            f"says {config.tokenizer.vocabulary_size}. Restore the model's tokenizer from a copy."
+            f"requires {config.tokenizer.vocabulary_size}. Restore the tokenizer from a copy."
         )
     with torch.device("meta"):
         transformer = new_transformer(config)
@@ -320,7 +319,7 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 
 
 def new_transformer(config: Config) -> Transformer:
-    """Returns the model of a configuration, with uninitialized weights."""
+    """Returns a Transformer with the settings of a configuration and uninitialized weights."""
     return Transformer(config.model, config.tokenizer.vocabulary_size, config.data.max_length)
 
 
@@ -333,7 +332,7 @@ def _read_config(folder: Path) -> Config:
 
 
 def model_files(tokenizer: bytes, shortlist: bytes | None) -> dict[str, bytes]:
-    """Returns the files of a model directory, by name, except its configuration and weights."""
+    """Returns the contents of a model's files by name, except its configuration and weights."""
     return {TOKENIZER: tokenizer} | ({} if shortlist is None else {SHORTLIST: shortlist})
 
 
@@ -354,12 +353,12 @@ def save_model(
     weights: Mapping[str, Tensor],
     facts: Mapping[str, Any],
 ) -> None:
-    """Writes a model directory, whole or not at all.
+    """Writes a model directory atomically.
 
     Args:
         path: a path that does not exist, or an empty directory.
         files: see `model_files`.
-        facts: keys to add to the manifest, such as `step` and the hashes of the tokenizer and data.
+        facts: entries for the manifest, such as `step` and the hashes of the tokenizer and data.
     """
     with new_directory(path) as folder:
         write_model_files(folder, config, files, weights)

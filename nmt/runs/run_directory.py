@@ -1,4 +1,4 @@
-"""Defines the layout of a run directory, the files in it, and the settings that may change."""
+"""Defines the files in a run directory, and checks that a run keeps its settings and data."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.storage import atomic, manifest, names
 from nmt.storage.opening import entries, refuse_not_utf8, small_file
 
-_PLACES = {  # places of data; checkpoints identify it by its hash
+_PLACES = {  # settings with paths of data, which may change; checkpoints contain the data's hash
     "data.directory", "data.train", "data.validation", "data.test",
 }  # fmt: skip
 _MAX_CONFIG_BYTES = 1_000_000
@@ -41,10 +41,10 @@ def owner(path: Path) -> Path | None:
 
 
 def refuse_output(path: Path) -> None:
-    """Raises InputError if a model must not be written to a folder.
+    """Raises InputError if a model must not be written to `path`.
 
-    The folder must be missing or empty (see `refuse_existing`). It must also be outside every run
-    and all prepared data, where the model would later count as a damaged file.
+    `path` must be missing or an empty directory (see `refuse_existing`). It must also be outside
+    all runs and prepared data, where the model would later be considered a damaged file.
     """
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):
@@ -55,7 +55,7 @@ def refuse_output(path: Path) -> None:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The paths in a run directory. Files may be missing or damaged."""
+    """The paths of the files in a run directory. The files may be missing or damaged."""
 
     path: Path
 
@@ -74,47 +74,47 @@ class RunDirectory:
 
     @property
     def config(self) -> Path:
-        """The resolved configuration."""
+        """The path of the resolved configuration."""
         return self.path / names.CONFIG
 
     @property
     def tokenizer(self) -> Path:
-        """The tokenizer, a copy of the prepared data's tokenizer."""
+        """The path of the tokenizer, which is a copy of the prepared data's tokenizer."""
         return self.path / names.TOKENIZER
 
     @property
     def log(self) -> Path:
-        """The log, with a JSON object for each logged step and event."""
+        """The path of the log, which contains a JSON object for each logged step and event."""
         return self.path / names.LOG
 
     @property
     def tensorboard(self) -> Path:
-        """TensorBoard's files."""
+        """The directory of TensorBoard's event files."""
         return self.path / names.TENSORBOARD
 
     @property
     def model(self) -> Path:
-        """The finished model."""
+        """The directory of the finished model."""
         return self.path / names.MODEL
 
     @property
     def test_scores(self) -> Path:
-        """The finished model's scores and translations on test sets, which `nmt report` stores."""
+        """The path of the test scores and translations of the finished model, from `nmt report`."""
         return self.path / names.EVALUATION / names.TEST_SCORES
 
     @property
     def examples(self) -> Path:
-        """The example sentences for the page of `nmt serve` (see `nmt.serving.examples`)."""
+        """The path of the example sentences for `nmt serve` (see `nmt.serving.examples`)."""
         return self.path / names.EVALUATION / names.EXAMPLES
 
     @property
     def test_set(self) -> Path:
-        """The text of `data.test` (see `nmt.data.kept_test_set`)."""
+        """The path of the run's copy of `data.test` (see `nmt.data.kept_test_set`)."""
         return self.path / names.TEST_SET
 
     @property
     def data_manifest(self) -> Path:
-        """A copy of the manifest of the data that the run was trained on."""
+        """The path of a copy of the manifest of the data that the run was trained on."""
         return self.path / names.DATA_MANIFEST
 
     @property
@@ -127,7 +127,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:08d}"
 
     def by_step(self) -> list[tuple[int, Path]]:
-        """Returns all paths with a checkpoint's name, with their steps, newest first."""
+        """Returns the step and the path of each directory named like a checkpoint, newest first."""
         found = []
         for path in entries(self.checkpoints):
             digits = _STEP.fullmatch(path.name)
@@ -136,13 +136,13 @@ class RunDirectory:
         return sorted(found, reverse=True)
 
     def models(self) -> list[Path]:
-        """Returns all paths with the name of the finished model or of a checkpoint."""
+        """Returns all existing paths with the name of the finished model or of a checkpoint."""
         finished = [self.model] if os.path.lexists(self.model) else []
         return finished + [folder for _, folder in self.by_step()]
 
     @property
     def may_hold_models(self) -> bool:
-        """Returns whether there is a folder for models, even if it is empty."""
+        """Returns whether the directory `checkpoints` or `model` exists, even if it is empty."""
         return self.checkpoints.is_dir() or self.model.is_dir()
 
     @property
@@ -173,7 +173,7 @@ class RunDirectory:
         return RunIdentity(self, settings, data)
 
     def refuse_what_is_not_ours(self) -> None:
-        """Raises InputError if the run would overwrite files that nmt did not make."""
+        """Raises InputError if the run would overwrite files that nmt did not create."""
         if self.config.exists() or self.models():
             return
         for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
@@ -187,8 +187,8 @@ class RunDirectory:
         """Raises InputError if `config` changes a setting of the run that must not change.
 
         If there is no model and no checkpoint, not even a damaged one, nothing depends on the
-        settings yet. In that case the run starts over, and `note` is called with each setting that
-        has changed.
+        settings yet. The run then starts over, and `note` is called with a message for each changed
+        setting.
         """
         if not self.config.exists():
             return
@@ -202,7 +202,7 @@ class RunDirectory:
             remedy = "Restore the setting, or choose another training.run_directory."
             raise InputError(*(f"{problem} {remedy}" for problem in problems))
         for problem in problems:
-            note(f"{problem} It has no checkpoint and starts over.")
+            note(f"{problem} The run has no checkpoint and starts over.")
 
     def _has_begun(self) -> bool:
         return os.path.lexists(self.model) or any(
@@ -210,10 +210,10 @@ class RunDirectory:
         )
 
     def refuse_other_data(self, hashes: Mapping[str, str]) -> None:
-        """Raises NoModelError if, according to its record, the run was trained on other data."""
+        """Raises NoModelError if the run was trained on other data, as its data manifest shows."""
         try:
             former = manifest.read(self.path, "data", names.DATA_MANIFEST)
-        except InputError:  # the record is lost: checkpoints are compared one by one
+        except InputError:  # without it, each checkpoint is compared when it is opened
             return
         for key, value in hashes.items() if self.models() else ():
             if former[key] != value:
@@ -224,7 +224,7 @@ class RunDirectory:
                 )
 
     def set_up(self, config: Config, tokenizer: bytes, data: dict[str, Any]) -> None:
-        """Writes the tokenizer, the manifest of the data and, if the run is new, its settings.
+        """Writes the tokenizer, the manifest of the data and, if the run is new, the settings.
 
         Args:
             tokenizer: the content of the tokenizer's file.
@@ -241,7 +241,7 @@ class RunDirectory:
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """The settings and the data of a run, which its models and checkpoints share."""
+    """The settings and the data of a run, which its models and checkpoints must match."""
 
     directory: RunDirectory
     settings: bytes  # the content of config.yaml; empty if it cannot be read
@@ -250,8 +250,8 @@ class RunIdentity:
     def refuse_foreign(self, folder: Path, content: dict[str, Any]) -> None:
         """Raises NoModelError if a checkpoint or model was trained with other data or settings.
 
-        Settings in `MAY_CHANGE` may differ. If the run's own settings are missing or damaged, only
-        the data is compared.
+        Settings in `MAY_CHANGE` and paths of data may differ. If the run's own settings are missing
+        or damaged, only the data is compared.
 
         Args:
             content: the manifest in `folder`.
@@ -278,7 +278,9 @@ class RunIdentity:
         return None
 
     def data_of(self, folder: Path, content: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns the manifest of the data that a checkpoint or model was trained on, or None.
+        """Returns the manifest of the data that a checkpoint or model was trained on.
+
+        The result is None if the run directory has no valid copy of this manifest.
 
         Args:
             content: the manifest in `folder`.

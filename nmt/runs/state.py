@@ -1,4 +1,4 @@
-"""Reads state.json, which a resumed run needs besides the weights and the optimizer state."""
+"""Defines state.json, which a resumed run reads in addition to weights and optimizer state."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +21,12 @@ _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # names in messages
 
 Count = Annotated[int, Field(ge=0)]
-# How the model is computed in training, fastest first (see `nmt.training.fast_paths`).
+# The execution paths for training, fastest first (see `nmt.training.fast_paths`).
 FastPath = Literal["flex", "compiled", "eager", "plain"]
 
 
 class Best(BaseModel):
-    """The best validation so far, and the progress of validation."""
+    """The scores of the best validation of a run, and the step of the last validation."""
 
     model_config = _STRICT
 
@@ -38,7 +38,7 @@ class Best(BaseModel):
     validated: Count = 0  # the step of the last validation
 
     def update(self, step: int, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Adds `validation`, an entry of log.jsonl; returns whether it is the best so far."""
+        """Records `validation`, an entry of log.jsonl; returns whether it is the best so far."""
         self.validated = step
         is_best = _is_better(by, validation[by], getattr(self, by))
         if is_best:
@@ -49,7 +49,7 @@ class Best(BaseModel):
         return is_best
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Returns whether the best result is better than `validation`, an entry of log.jsonl."""
+        """Returns whether the best validation is better than `validation`, a log.jsonl entry."""
         own = getattr(self, by)
         return self.step is not None and own is not None and _is_better(by, own, validation[by])
 
@@ -72,16 +72,16 @@ class State(BaseModel):
     world_size: PositiveInt
     threads: PositiveInt
     torch: str
-    # a resumed run uses the same path; None on a CPU without compiled layers
+    # The execution path, which a resumed run also uses; None on a CPU without compiled layers.
     path: FastPath | None = None
 
 
 def read_state(path: Path, since: object = None) -> State:
-    """Reads the state in a checkpoint.
+    """Returns the state in a checkpoint.
 
     Args:
-        path: path of the file.
-        since: the state in the checkpoint's manifest, which is used instead of the file's state, or
+        path: path of state.json.
+        since: the state in the checkpoint's manifest, which is newer than the state in the file;
             None if the manifest has no state.
 
     Raises:

@@ -1,7 +1,8 @@
 """Reads and writes safetensors files of fp32 weights or optimizer state.
 
-A file may come from an untrusted source. Therefore names, types and shapes are read first, from a
-header of limited size, so that no file crashes the process or fills the memory.
+A file may come from an untrusted source. Names, types and shapes are therefore read and checked
+before the tensors, from a header of limited size, so that no file can crash the process or fill the
+memory.
 """
 
 import errno
@@ -16,7 +17,7 @@ from torch import Tensor
 from nmt.errors import NoModelError, StorageError
 from nmt.signals import deferred
 
-_MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
+_MAX_HEADER_BYTES = 10_000_000  # enough for the names and shapes of about 100,000 tensors
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -27,14 +28,18 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
 
 
 def refuse_unfit(expected: Shapes, found: Shapes, file: Path, remedy: str) -> None:
-    """Raises NoModelError unless names and shapes are as expected; `remedy` ends its message."""
+    """Raises NoModelError unless names and shapes are as expected.
+
+    Args:
+        remedy: the end of the error message.
+    """
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) == found.get(key):
             continue
         if key not in found:
             problem = f"{file} has no tensor {key}, which the configuration requires"
         elif key not in expected:
-            problem = f"{file} has a tensor {key} that the configuration does not have"
+            problem = f"{file} has a tensor {key} that the configuration does not require"
         else:
             problem = (
                 f"Tensor {key} in {file} has shape {found[key]}, but the configuration requires "
@@ -44,13 +49,13 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path, remedy: str) -> No
 
 
 def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dict[str, Tensor]:
-    """Reads all tensors, memory-mapped, after checking the header.
+    """Checks a file's header and returns the file's tensors, which are memory-mapped.
 
     Args:
         shapes: names and shapes of the parameters.
-        are_states: the file has optimizer states named `STATE.PARAMETER`, and every kind of state
-            must exist for all parameters, with the shape of the parameter. With other shapes, fused
-            optimizers would write out of bounds.
+        are_states: whether the file contains optimizer states, named `STATE.PARAMETER`. Each state
+            must then exist for all parameters, with the parameter's shape, because fused optimizers
+            would otherwise write out of bounds.
 
     Raises:
         NoModelError: the file is damaged, or has other names or shapes, types other than fp32, or
@@ -93,7 +98,7 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Writes a file; raises StorageError on failure, for example if the disk is full."""
+    """Writes tensors to a file; raises StorageError on failure, for example if the disk is full."""
     contiguous = {key: value.detach().contiguous() for key, value in tensors.items()}
     try:
         save_file(contiguous, path, metadata)

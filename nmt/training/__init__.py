@@ -1,1 +1,1 @@
-"""Trains models: loss, learning rate, optimizer steps, processes and the training loop."""
+"""Implements training: the loss, the optimizers, distributed processes and the training loop."""

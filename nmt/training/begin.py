@@ -1,4 +1,4 @@
-"""Starts or resumes a run: opens its data and directory, and creates or restores its model."""
+"""Starts or resumes a run: opens its data and its directory, and creates or restores the model."""
 
 import os
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Run:
     files: dict[
         str, bytes
     ]  # tokenizer and, if configured, shortlist; written to each checkpoint and model
-    facts: dict[str, Any]  # keys of each manifest: hashes of tokenizer and data, `target_symbols`
+    facts: dict[str, Any]  # in each manifest: hashes of tokenizer and data, `target_symbols`
 
     @property
     def directory(self) -> RunDirectory:
@@ -59,16 +59,16 @@ class Run:
 
 @dataclass
 class Training:
-    """The parts of a run that change during training."""
+    """The parts of a run that change during training, such as the model and the optimizer."""
 
     run: Run
     loss_module: TransformerLoss
     module: nn.Module  # loss_module, wrapped in DistributedDataParallel if there are several ranks
     optimizer: Optimizer
     best: Best
-    elapsed_s: float = 0.0  # seconds of training until the checkpoint from which the run resumes
-    path: FastPath | None = None  # the path of the run so far, see `choose_path`
-    copy: InferenceCopy = field(default_factory=InferenceCopy)  # validations translate with it
+    elapsed_s: float = 0.0  # seconds of training up to the checkpoint that the run resumes from
+    path: FastPath | None = None  # execution path of the run so far, see `choose_path`
+    copy: InferenceCopy = field(default_factory=InferenceCopy)  # used for translation in validation
 
     def state(self, step: int, elapsed_s: float) -> State:
         """Returns the content of state.json for a checkpoint of `step`."""
@@ -84,15 +84,15 @@ class Training:
 
 
 def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) -> Run:
-    """Opens a run's data and directory, first on the main process and then on all other ranks.
+    """Opens a run's prepared data on every rank; the main process also sets up the run directory.
 
     Args:
-        note: Called with a message if a run that has no checkpoint starts over with other settings.
+        note: Called with each changed setting if a run without checkpoints starts over.
 
     Raises:
         InputError: the data has not been prepared, the directory holds another run, the data and
             the tokenizer do not belong together, or ranks have different data.
-        NoModelError: the run was trained on other data, or its data is damaged.
+        NoModelError: the run was trained on different data, or the prepared data is damaged.
     """
     remedy = 'Run "nmt prepare" before torchrun.' if ranks.world_size > 1 else "Run nmt prepare."
     config = with_compile_decided(config, directory)
@@ -119,10 +119,10 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
 
 
 def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
-    """Replaces `training.compile: auto` by the value that the run in `directory` uses.
+    """Replaces the value "auto" of `training.compile` with the value for the run in `directory`.
 
-    A new run gets the default. The run's files record the value, so that a resumed run uses the
-    same value on any device.
+    A new run compiles layers if a GPU is available. The run directory records this choice, so that
+    a resumed run makes the same choice on any device.
     """
     if config.training.compile != "auto":
         return config
@@ -136,13 +136,13 @@ def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
 def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     """Returns the model and the optimizer, restored from a checkpoint or newly created.
 
-    Also sets whether PyTorch uses deterministic operations only.
+    Also sets whether PyTorch uses only deterministic operations.
 
     Args:
-        note: Called with warnings about the model to fine-tune, if there is such a model.
+        note: Called with messages about the model to fine-tune, if there is one.
 
     Raises:
-        NoModelError: the optimizer state in the checkpoint does not fit the run's optimizer.
+        NoModelError: the optimizer state in the checkpoint does not match the run's optimizer.
     """
     config, ranks = run.config, run.ranks
     be_deterministic(config.training.deterministic)
@@ -161,16 +161,19 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
 
 
 def be_deterministic(wanted: bool) -> None:
-    """Sets whether PyTorch uses deterministic operations only."""
+    """Sets whether PyTorch uses only deterministic operations."""
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(wanted)
-    # that mode fills memory at each allocation, but no operation here reads it before writing it
+    # This mode would fill newly allocated memory, but training never reads uninitialized memory.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
-    """Returns a Transformer with new weights, or those of a checkpoint or a model to fine-tune."""
+    """Returns the Transformer with its initial weights.
+
+    These are the weights of `start`, the weights of the model to fine-tune, or random weights.
+    """
     transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:
         transformer.load_state_dict(start.weights)
@@ -196,6 +199,6 @@ def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) 
     theirs, ours = (f"{data.source_language}-{data.target_language}" for data in (initial, own))
     if theirs != ours:
         note(
-            f"nmt: warning: Model {origin} (training.initialize_from) translates {theirs}, but is "
-            f"fine-tuned on {ours}. Choose another model if that is not intended."
+            f"nmt: warning: Model {origin} (training.initialize_from) was trained for {theirs}, "
+            f"but is fine-tuned on {ours} data. Choose another model if this is not intended."
         )

@@ -1,4 +1,4 @@
-"""Logs a run to TensorBoard: curves, sample translations, attention, and settings with scores."""
+"""Logs a run to TensorBoard: curves, sample translations, attention plots, settings and scores."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -18,7 +18,7 @@ class Board:
     """Writes TensorBoard events.
 
     Args:
-        folder: the folder of the event files.
+        folder: the directory for the event files.
         step: the step of the checkpoint that the run resumes from; TensorBoard discards events of
             later steps.
     """
@@ -33,11 +33,13 @@ class Board:
         self._writer.close()
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Writes the values of a step, which are given as its entry in log.jsonl.
+        """Writes the values of a training step.
+
+        Args:
+            facts: the step's entry in log.jsonl.
 
         Raises:
-            InputError: the run's directory was moved or removed, so that TensorBoard's thread would
-                fail.
+            InputError: the run directory was moved or removed during training.
         """
         if not self._folder.is_dir():
             raise InputError(
@@ -50,7 +52,7 @@ class Board:
         self._writer.flush()
 
     def validation(self, step: int, result: Validation) -> None:
-        """Writes scores, sample translations and the attention plot."""
+        """Writes a validation's scores, sample translations and attention plot."""
         self._scalars("validation", {"step": step} | result.facts, _SCORES)
         rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
         cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
@@ -64,7 +66,7 @@ class Board:
         self._writer.flush()
 
     def model(self, config: Config, facts: dict[str, Any]) -> None:
-        """Writes the finished model's scores together with its settings (HParams)."""
+        """Writes the finished model's settings and scores for TensorBoard's HParams dashboard."""
         measured = facts.get("validation", {})
         scores = {f"model/{name}": measured[name] for name in _SCORES if name in measured}
         sections = {"model", "tokenizer", "training", "decoding"}

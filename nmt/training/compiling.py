@@ -1,10 +1,9 @@
-"""torch.compile for training, layer by layer (`training.compile`).
+"""Compiles the model's layers with torch.compile for training (`training.compile`).
 
-All layers of a stack share their compiled code, so that compiling takes only as long as for one
-encoder layer and one decoder layer. Each layer is one node of the autograd graph, so that
-DistributedDataParallel averages the gradients of the last layers while the gradients of the first
-layers are still being computed. Layers must be compiled before the model is wrapped in
-DistributedDataParallel.
+All layers of a stack share their compiled code, so compiling a model takes only as long as
+compiling one encoder layer and one decoder layer. Each compiled layer is one node of the autograd
+graph, so DistributedDataParallel averages the gradients of the last layers while the gradients of
+the first layers are still being computed.
 """
 
 from collections.abc import Iterator
@@ -16,17 +15,17 @@ from torch import nn
 
 from nmt.model.transformer import Transformer
 
-# A layer is compiled once for each combination of: first or later layer (the attention bias is
-# already computed for later layers), with dropout or without (in `fast_paths`), and shape of
-# micro-batches (`layout.fixed_shape`). torch's default limit is 8.
+# A layer is compiled separately as the first or a later layer of its stack (only the first layer
+# computes the attention bias), with or without dropout (`fast_paths` runs both), and for each shape
+# of micro-batches (`layout.fixed_shape`). torch's default limit is 8 versions.
 _VERSIONS = 32
 
 
 def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
-    """Compiles each layer in place when it is first called; names of weights do not change."""
+    """Sets each layer to be compiled at its first call; parameter names do not change."""
     torch._dynamo.config.recompile_limit = _VERSIONS
-    # Otherwise the buckets of DistributedDataParallel would split each layer into several graphs.
-    # Gradients are averaged while others are computed even without that split.
+    # Otherwise torch would split the graphs of layers at the bucket boundaries of
+    # DistributedDataParallel. Communication overlaps with the backward pass even without the split.
     torch._dynamo.config.optimize_ddp = False
     for layer in _layers(transformer):
         layer.compile(backend=backend, dynamic=False)
@@ -46,7 +45,7 @@ def is_compiled(transformer: Transformer) -> bool:
 
 
 def uncompiled(transformer: Transformer) -> AbstractContextManager[object]:
-    """Runs layers uncompiled in the block, because each call there has another shape."""
+    """Disables compiled layers within the block, where input shapes differ from call to call."""
     if not is_compiled(transformer):
         return nullcontext()
     return torch.compiler.set_stance("force_eager")

@@ -1,4 +1,4 @@
-"""Shows the progress of training: as a progress bar on a terminal, otherwise as lines of text."""
+"""Shows the progress of training as a progress bar on a terminal, otherwise as lines of text."""
 
 import contextlib
 import sys
@@ -28,15 +28,15 @@ class Console:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Ends the progress bar."""
+        """Closes the progress bar."""
         self._bar.close()
 
     def advance(self) -> None:
-        """Advances the progress bar by a step."""
+        """Advances the progress bar by one step."""
         self._bar.update(1)
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Shows a step's entry in log.jsonl; without a progress bar, also the remaining time."""
+        """Shows a step's values from log.jsonl and, without a progress bar, the remaining time."""
         step, missing = facts["step"], self._max_steps - facts["step"]
         text = (
             f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "
@@ -44,18 +44,18 @@ class Console:
         )
         self._bar.set_postfix_str(text)
         if self._bar.disable:
-            # at the average speed since the start or resumption, validation and saving included
+            # estimated from the average time per step so far, including validation and saving
             left = (time.monotonic() - self._opened) / (step - self._first + 1) * missing
             text += f", {_duration(left)} left" if missing else ""
             self.note(f"step {step}/{self._max_steps} {text}")
 
     def validation(self, step: int, result: Validation) -> None:
-        """Shows scores and two sample translations."""
+        """Shows a validation's scores and up to two sample translations."""
         ppl = f"{result.ppl:.2f}" if result.ppl < 1e6 else f"{result.ppl:.1e}"
         text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
         if not has_learned(result.facts):
             text += (
-                " (next to nothing learned yet: guessing by token frequencies has nll "
+                " (next to nothing learned yet; guessing by token frequencies has nll "
                 f"{result.unigram_nll:.3f})"
             )
         self.note(text)
@@ -66,12 +66,12 @@ class Console:
 
     def note(self, text: str) -> None:
         """Shows a message above the progress bar."""
-        with contextlib.suppress(OSError):  # training continues if its output is closed
+        with contextlib.suppress(OSError):  # training continues if standard error is closed
             self._bar.write(one_line(text), file=sys.stderr)
 
 
 def _duration(seconds: float) -> str:
-    """Formats a duration: 45 s, 12 min, 3.5 h."""
+    """Formats a duration, for example as "45 s", "12 min" or "3.5 h"."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

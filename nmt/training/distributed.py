@@ -1,8 +1,8 @@
-"""Manages the processes of a run: joining and leaving, sums over ranks, and requests to stop.
+"""Manages a run's processes: process groups, communication between ranks, and stop requests.
 
-torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; without them there is one process. Ranks decide how a
-run continues only from values that are the same on all ranks. The error that ends a run is printed
-once, by the lowest rank that raised it.
+torchrun sets the environment variables RANK, LOCAL_RANK and WORLD_SIZE; if they are not set, the
+run has one process. Decisions about how a run continues depend only on values that are the same on
+all ranks. The error that ends a run is printed once, by the lowest rank that raised it.
 """
 
 import os
@@ -29,18 +29,19 @@ from nmt.model.devices import avoid_cudnn, is_gpu
 from nmt.system import cpu_name
 from nmt.training.peers import Peers, own_process
 
-# A second signal this soon is the same request: torchrun forwards a scheduler's signal.
+# A second signal within this time belongs to the same request: a scheduler may signal every process
+# and torchrun, which forwards the signal.
 _ONE_REQUEST_S = 2.0
-# Groups are never freed. When Python drops the last reference, in DistributedDataParallel, gloo
-# joins its threads while it holds the interpreter's lock. If a thread waits for that lock to free a
-# tensor, a finished rank hangs forever (torch 2.13).
+# Process groups are never freed. When the last reference to a group is dropped, which would happen
+# in DistributedDataParallel, gloo joins its threads while it holds the GIL. If one of these threads
+# waits for the GIL to free a tensor, a finished rank hangs forever (torch 2.13).
 _kept: list[dist.ProcessGroup | None] = []
 _LOOK_AT_DEVICE_S = 0.0005
-_RESOLVE_S = 30.0  # time for the name of the main machine to become known
+_RESOLVE_S = 30.0  # maximum time until the main machine's host name can be resolved
 
 
 class StopRequest:
-    """Records the first signal that asks the run to stop; a second one ends the process at once."""
+    """Records the first stop signal; a second signal ends the process immediately."""
 
     def __init__(self) -> None:
         self.signal_number = 0
@@ -48,7 +49,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator["StopRequest"]:
-        """Handles signals inside the block; restores the previous handlers at its end."""
+        """Handles stop signals within the block, then restores the previous handlers."""
         with signals.handled_by(self._handle):
             yield self
 
@@ -61,13 +62,13 @@ class StopRequest:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The rank of this process, and communication with the other ranks."""
+    """The rank of this process, with methods for communication with the other ranks."""
 
     rank: int
     world_size: int
     device: torch.device
-    peers: Peers | None = None  # None if there are none
-    gradient_group: dist.ProcessGroup | None = None  # group of the GPUs; None: the default group
+    peers: Peers | None = None  # None if there is only one rank
+    gradient_group: dist.ProcessGroup | None = None  # for gradients; None: the default group
 
     @property
     def is_main(self) -> bool:
@@ -76,7 +77,7 @@ class Ranks:
 
     @cached_property
     def device_name(self) -> str:
-        """Returns the name of the GPU, or of the CPU with the number of threads."""
+        """Returns the GPU's name, or the CPU's name and the number of threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return f"{cpu_name()}, {count(torch.get_num_threads(), 'thread')}"
@@ -84,25 +85,25 @@ class Ranks:
     def exchange(
         self, values: Sequence[float], requests: Sequence[float]
     ) -> tuple[list[float], list[float]]:
-        """Sums values over ranks and combines requests, in one collective operation.
+        """Reduces `values` and `requests` over all ranks in one collective operation.
 
         Returns:
-            The sums of `values`, and the maximum over ranks of each number in `requests`. All ranks
-            get the same results.
+            The sum over ranks of each number in `values`, and the maximum over ranks of each number
+            in `requests`. Both are the same on all ranks.
         """
         columns = list(zip(*self._rows([*values, *requests]), strict=True))
         return list(map(_added, columns[: len(values)])), list(map(max, columns[len(values) :]))
 
     def sum(self, values: list[float]) -> list[float]:
-        """Sums over ranks, in float64; every rank gets the same result."""
+        """Returns the sum over ranks of each value, in float64 and the same on every rank."""
         return list(map(_added, zip(*self._rows(values), strict=True)))
 
     def max(self, value: int) -> int:
-        """Returns the maximum of the ranks' values; every rank gets the same result."""
+        """Returns the maximum of `value` over ranks, the same on every rank."""
         return int(max(row[0] for row in self._rows([value])))
 
     def _rows(self, values: list[float]) -> list[list[float]]:
-        """Returns every rank's values, in the order of ranks."""
+        """Returns every rank's values, in rank order."""
         if self.world_size == 1:
             return [values]
         own = torch.tensor(values, dtype=torch.float64)
@@ -111,14 +112,14 @@ class Ranks:
         return [row.tolist() for row in rows]
 
     def await_device(self, event: torch.cuda.Event) -> None:
-        """Waits until a GPU has reached `event`.
+        """Waits until a CUDA event has completed.
 
-        With several ranks, the GPU may wait forever in a collective operation for a lost rank, and
-        a host that waits for the GPU cannot be interrupted. So the host polls the event, and checks
-        between polls whether a rank was lost.
+        If a rank is lost, the GPUs of the other ranks may hang in a collective operation, and a
+        host thread that is blocked by its GPU cannot be interrupted. The host therefore polls the
+        event, and checks between polls whether a rank was lost.
 
         Raises:
-            DistError: another rank has ended, or the GPU did not reach the event in time.
+            DistError: another rank has ended, or the event did not complete in time.
         """
         if not self.peers:
             event.synchronize()
@@ -126,11 +127,11 @@ class Ranks:
         deadline = time.monotonic() + self.peers.timeout_s
         while not event.query():
             if time.monotonic() > deadline or self.peers.is_one_ending():
-                raise dist.DistError("The GPU waits for a lost rank.")
+                raise dist.DistError("The GPU is waiting for a lost rank.")
             time.sleep(_LOOK_AT_DEVICE_S)
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Guards a block that launches work on a GPU or waits for it, as in `Peers.guarded`."""
+        """Guards a block that launches GPU work or waits for the GPU (see `Peers.guarded`)."""
         return self.peers.guarded() if self.peers and is_gpu(self.device) else nullcontext()
 
     def wait(self) -> None:
@@ -139,7 +140,7 @@ class Ranks:
             dist.barrier()
 
     def gather(self, value: Any) -> list[Any]:
-        """Returns every rank's value, in the order of ranks."""
+        """Returns every rank's value, in rank order."""
         if self.world_size == 1:
             return [value]
         values: list[Any] = [None] * self.world_size
@@ -149,7 +150,10 @@ class Ranks:
     def refuse_different(self, value: object, name: str) -> None:
         """Raises InputError unless all ranks have the same `value`.
 
-        Values can differ if each machine has its own disk.
+        Values can differ if the machines do not share a file system.
+
+        Args:
+            name: describes the value in the error message.
         """
         if any(other != value for other in self.gather(value)):
             raise InputError(
@@ -167,7 +171,7 @@ class Ranks:
 
 
 def _added(values: Sequence[float]) -> float:
-    """Adds values in order; the rounding of the built-in `sum` depends on the Python version."""
+    """Adds values in order, because the rounding of `sum` depends on the Python version."""
     return reduce(add, values)
 
 
@@ -175,7 +179,7 @@ def world_size() -> int:
     """Returns the number of processes that torchrun has started; 1 without torchrun.
 
     Raises:
-        InputError: WORLD_SIZE is not a positive number, or RANK or LOCAL_RANK is not less than
+        InputError: WORLD_SIZE is not a positive integer, or RANK or LOCAL_RANK is not less than
             WORLD_SIZE.
     """
     size = _number("WORLD_SIZE", 1, least=1)
@@ -202,10 +206,10 @@ def _number(name: str, default: int, least: int = 0, most: int = 2**31 - 1) -> i
 
 @contextmanager
 def process_group(timeout_s: int) -> Iterator[Ranks]:
-    """Joins the process group of the ranks, if torchrun has started any; leaves it at the end.
+    """Joins the run's process group if there are several ranks, and leaves it after the block.
 
-    After an error the process groups are not destroyed, because destroying them may wait forever
-    for a lost rank. The interpreter may also wait when it exits, so the process has to end with
+    After an error, the process groups are not destroyed, because this can hang if a rank is lost.
+    The Python interpreter can also hang when it exits, so the process must then end with
     `os._exit`, as in `nmt.cli.main`.
 
     Args:
@@ -213,8 +217,8 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
 
     Raises:
         LostRankError: a rank was lost.
-        InputError: raised inside the block by this rank.
-        ReportedElsewhereError: another rank raises the error that ended the run.
+        InputError: the block raised it on this rank, or the processes cannot reach each other.
+        ReportedElsewhereError: another rank reports the error that ended the run.
     """
     has_gpu, size = torch.cuda.is_available(), world_size()
     device = _gpu() if has_gpu else torch.device("cpu")
@@ -228,7 +232,7 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         try:
             yield ranks
             ranks.wait()  # a rank that leaves early would count as lost
-        except Stopped:  # on all ranks
+        except Stopped:  # raised on all ranks
             dist.destroy_process_group()
             raise
         dist.destroy_process_group()
@@ -245,18 +249,18 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
                 "into smaller micro-batches."
             )
             raise peers.agreed(exhausted) from None
-        peers.report(Status.BUG, repr(error))  # the others stay silent
+        peers.report(Status.BUG, repr(error))  # so that the other ranks print nothing
         raise
 
 
 def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | None]:
-    """Joins the process group for hosts and, if there are GPUs, the process group for GPUs."""
+    """Joins a gloo process group and, if there are GPUs, an NCCL process group for gradients."""
     timeout = timedelta(seconds=timeout_s)
     try:
         _await_master(timeout_s)
         # Ranks exchange values on the CPU, so that no step has to wait for a GPU.
         dist.init_process_group("gloo", timeout=timeout)
-        # NCCL ends the process after its timeout, so the hosts need time to report the cause first.
+        # NCCL ends the process after its timeout, but the host must report the cause before.
         gradient_group = dist.new_group(backend="nccl", timeout=2 * timeout) if has_gpu else None
         _kept.extend([dist.group.WORLD, gradient_group])
         server = dist.TCPStore(*_master(), is_master=False, timeout=timeout)
@@ -272,18 +276,18 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
 
 
 def _master() -> tuple[str, int]:
-    """Returns the main process's address and port, which must be set."""
+    """Returns the main process's address and port, which the environment must define."""
     return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0, most=65_535)
 
 
 def _await_master(timeout_s: int) -> None:
     """Waits until the main process accepts connections.
 
-    The main process itself only waits until its name can be resolved. torch would also wait, but it
-    prints about forty lines of internal details if it fails to connect.
+    The main process itself waits only until its host name can be resolved. torch would also wait,
+    but if it cannot connect, it prints about forty lines of internal details.
 
     Raises:
-        OSError: the timeout has passed, or the name cannot be resolved for some time.
+        OSError: the timeout has passed, or the host name could not be resolved for 30 s.
     """
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     is_host = os.environ.get("RANK") == "0" and not is_agents
@@ -313,7 +317,7 @@ def _gpu() -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     avoid_cudnn()
-    # otherwise gradients of weights, sums over the tokens of a micro-batch, would add up in bf16
+    # Otherwise weight gradients, which are sums over tokens, would be accumulated in bf16.
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return torch.device("cuda", local_rank)
 
@@ -321,7 +325,7 @@ def _gpu() -> torch.device:
 def _is_lost_connection(error: Exception) -> bool:
     """Returns whether an error means that another rank is unreachable.
 
-    gloo has no error class of its own, so its errors are recognized by their message.
+    gloo has no error class of its own, so its errors are recognized by their messages.
     """
     is_gloo = isinstance(error, RuntimeError) and "/gloo/" in str(error)
     return is_gloo or isinstance(error, dist.DistError)

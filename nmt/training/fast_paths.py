@@ -1,8 +1,9 @@
-"""Chooses the fastest path (see `FastPath`) whose results agree with plain code on this machine.
+"""Chooses the fastest execution path whose results agree with plain PyTorch code on this machine.
 
-Compiled layers, fused attention and the chunked loss are compared with plain code on the first
-micro-batch, at the start of a run and each time it is resumed. If a path fails or its results
-differ, the user is warned and the run uses the next slower path.
+An execution path (see `FastPath`) is a way to compute the model and the loss in training. Compiled
+layers, fused attention and the chunked loss are compared with plain code on the first micro-batch,
+at the start of a run and each time the run is resumed. If a path fails or its results differ, the
+user is warned and the run uses the next slower path.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.step import autocast
 
 _PLAIN_TOKENS = 2048  # tokens per call of plain code; their fp32 logits take 300 MB
-_TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; for bf16, the spacing of numbers
+_TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; for bf16, the spacing just below 1
 _NAMES: dict[FastPath, str] = {
     "flex": "compiled layers with FlexAttention",
     "compiled": "compiled layers",
     "eager": "layers that are not compiled",
-    "plain": "plain matrix products and an unchunked loss",
+    "plain": "plain attention and an unchunked loss",
 }
 
 
 def is_compiled(path: FastPath | None) -> bool:
-    """Returns whether a path compiles layers, which requires micro-batches of one shape."""
+    """Returns whether a path uses compiled layers, which need micro-batches of a fixed shape."""
     return path in ("flex", "compiled")
 
 
 def possible_paths(config: Config, ranks: Ranks) -> list[FastPath]:
-    """Returns the paths that this device allows, fastest first; [] if there is no choice."""
+    """Returns the execution paths for this device, fastest first; empty if there is no choice."""
     on_gpu, wanted = ranks.device.type == "cuda", config.training.compile
     paths: list[FastPath] = []
     if wanted is True or (wanted == "auto" and on_gpu):
@@ -57,17 +58,18 @@ def possible_paths(config: Config, ranks: Ranks) -> list[FastPath]:
 def choose_path(
     loss_module: TransformerLoss, run: Run, step: int, former: FastPath | None, note: Note
 ) -> FastPath | None:
-    """Sets the model to the fastest path that agrees with plain code in the step after `step`.
+    """Sets the model's execution path to the fastest one that agrees with plain code.
 
-    Weights, gradients and random states do not change. All ranks choose the same path.
+    The paths are compared on the first micro-batch of the step after `step`. The comparison does
+    not change weights, gradients or random states. All ranks choose the same path.
 
     Args:
         loss_module: a model whose layers are not yet compiled.
         former: the path that the run has used so far; no faster path is chosen. None for a new run.
-        note: Called with a warning if a path fails, or if the run cannot continue with `former`.
+        note: Called with a warning if a path is rejected, or if `former` is not available.
 
     Returns:
-        The path, or None if there is no choice.
+        The chosen path, or None if this device offers no choice.
     """
     paths = possible_paths(run.config, run.ranks)
     if former in paths:
@@ -93,14 +95,14 @@ def choose_path(
         problems.append(f"{_NAMES[path]} ({problem or 'on another rank'})")
     if problems:
         note(
-            f"nmt: warning: This machine does not compute {', nor '.join(problems)} as plain code "
-            f"does. The run continues with {_NAMES[path]}, which may be slower."
+            f"nmt: warning: On this machine, {' and '.join(problems)} did not reproduce the "
+            f"results of plain code. The run uses {_NAMES[path]}, which may be slower."
         )
     return path if paths else None
 
 
 def set_path(loss_module: TransformerLoss, path: FastPath) -> None:
-    """Makes a model use a path; layers are compiled when they are first called."""
+    """Sets a model's execution path; layers are compiled when they are first called."""
     transformer = loss_module.transformer
     uncompile_layers(transformer)
     if is_compiled(path):
@@ -119,14 +121,14 @@ def _first_micro_batch(run: Run, step: int, path: FastPath) -> Batch:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A loss and gradient norms per target token, or the errors of these values."""
+    """The loss and the gradient norms of a micro-batch, per target token, or their errors."""
 
     loss: float
     gradients: dict[str, float]  # gradient norm by parameter
 
     @property
     def norm(self) -> float:
-        """Returns the norm of all gradients."""
+        """Returns the total norm of all gradients."""
         return math.hypot(*self.gradients.values())
 
 
@@ -136,7 +138,7 @@ class Reference:
 
     Attributes:
         exact: the fp32 loss and gradient norms.
-        gradients: the fp32 gradients by parameter, in host memory.
+        gradients: the fp32 gradients by parameter name, in host memory.
         errors: the errors of plain code in the run's precision, compared with fp32.
     """
 
@@ -146,7 +148,7 @@ class Reference:
 
     @classmethod
     def of(cls, loss_module: TransformerLoss, batch: Batch, config: Config) -> Reference:
-        """Computes the results for a few rows at a time, which needs less memory than a step."""
+        """Computes the results of plain code, a few rows at a time to save memory."""
         set_path(loss_module, "plain")
         count = max(1, _PLAIN_TOKENS // batch.tgt_out.shape[1])
         rows = [slice(begin, begin + count) for begin in range(0, len(batch.tgt_out), count)]
@@ -160,22 +162,23 @@ class Reference:
         return replace(reference, errors=reference._errors(loss_module, pieces, config))
 
     def problem(self, loss_module: TransformerLoss, batch: Batch, config: Config) -> str | None:
-        """Returns how the results differ from those of plain code, or why the model fails, or None.
+        """Checks the model's current execution path; returns a problem's description or None.
 
         The loss and each parameter's gradient are compared with their fp32 values. An error may be
         at most twice the error of plain code in the run's precision, plus `_TOLERANCE` times the
-        size of the fp32 value. The size of a gradient is its norm plus a hundredth of the norm of
-        all gradients. Code with dropout is compiled separately and samples other masks, so its loss
-        is only required to be between half and twice the fp32 loss.
+        size of the fp32 value. The size of a gradient is its norm plus a hundredth of the total
+        norm. Code with dropout is compiled separately and samples different masks than plain code.
+        With dropout, only a loss between half and twice the fp32 loss and finite gradients are
+        therefore required.
 
         Raises:
-            InputError: out of memory.
+            InputError: memory ran out.
         """
         try:
             errors = self._errors(loss_module, [batch], config)
             loss_module.transformer.randomness.seed(
                 config.training.seed
-            )  # each micro-batch seeds it again
+            )  # training seeds it again for each micro-batch
             precision = autocast(config, batch.tgt_out.device)
             loss, gradients = _gradients(loss_module, [batch], precision, drops=True)
             norm = sum(float(each.norm()) for each in gradients.values())
@@ -185,7 +188,7 @@ class Reference:
                     "Out of memory in the first micro-batch. Raise training.micro_batches to "
                     "divide each step into smaller micro-batches."
                 ) from None
-            cause = getattr(error, "inner_exception", error)  # the compiler wraps its own
+            cause = getattr(error, "inner_exception", error)  # the compiler wraps errors
             first = str(cause).strip().partition("\n")[0]
             return f"{type(cause).__name__}: {first:.200}"
         allowed = _TOLERANCE[config.training.precision]
@@ -228,7 +231,11 @@ def _gradients(
     *,
     drops: bool = False,
 ) -> tuple[float, dict[str, Tensor]]:
-    """Returns loss and gradients per target token, with or without dropout; then clears them."""
+    """Returns the loss and the gradients per target token; clears the module's own gradients.
+
+    Args:
+        drops: whether to apply dropout.
+    """
     tokens = max(1, sum(int((batch.tgt_out != PAD_ID).sum()) for batch in batches))
     was_training, loss = loss_module.training, 0.0
     loss_module.train(drops)

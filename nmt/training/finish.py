@@ -1,4 +1,4 @@
-"""Writes a run's finished model: a mean of checkpoints, the best one, or a moving average."""
+"""Writes the finished model: a mean of checkpoints, the best checkpoint, or a moving average."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,7 +48,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
 def _moving_average(
     training: Training, stop: StopRequest, step: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns the moving average of the weights, and facts about it as `_mean_or_best` does."""
+    """Returns the moving average of the weights, and facts for the manifest and the log."""
     run, settings = training.run, training.run.config.training
     weights = averaged_weights(training.optimizer, training.loss_module.transformer)
     result = _validated(training, weights, stop, step)
@@ -64,7 +64,7 @@ def _moving_average(
 def _mean_or_best(
     training: Training, log: RunLog, stop: StopRequest, step: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns the finished model's weights, and facts about it for the manifest and the log."""
+    """Returns the finished model's weights, and facts for the manifest and the log."""
     run, best = training.run, training.best
     settings = run.config.training
     by, wanted = settings.best_by, settings.average_last
@@ -103,9 +103,10 @@ def _mean_or_best(
 
 
 def _described(facts: Mapping[str, Any]) -> str:
-    """Names the checkpoints that became the finished model, and the scores that were compared.
+    """Describes the checkpoints that became the finished model, and the scores that were compared.
 
-    For example "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8, 12 (BLEU 1.900)".
+    A description is, for example, "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8,
+    12 (BLEU 1.900)".
     """
     chosen, validation = facts.get("averaged_steps"), facts.get("validation")
     if "compared" not in facts:

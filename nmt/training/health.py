@@ -1,4 +1,4 @@
-"""Detects runs that fail although all their values are finite."""
+"""Detects training problems that leave all values finite, such as a model that learns nothing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nmt.runs.state import NAMES, Best
 from nmt.training.optimizers import highest_rate
 from nmt.training.schedule import learning_rate, peak_step
 
-if TYPE_CHECKING:  # `rate_warnings` needs no pyarrow
+if TYPE_CHECKING:  # so that `rate_warnings` can be used without importing pyarrow
     from nmt.data.shards import Shard
 
 IF_DIVERGED = (  # the remedy in messages
-    "Start a new run in another training.run_directory: lower training.learning_rate_factor, raise "
-    "training.warmup_steps, or set or lower training.gradient_clip."
+    "Start a new run in another training.run_directory, and lower training.learning_rate_factor, "
+    "raise training.warmup_steps, or set or lower training.gradient_clip."
 )
-# This many successive steps worse than guessing end a run; fewer may be a temporary spike.
+# A run ends after this many consecutive steps that are worse than guessing; fewer may be a spike.
 _PATIENCE_STEPS = 100
 
 
@@ -56,13 +56,13 @@ def _too_high(config: Config) -> Iterator[str]:
 
 
 class Divergence:
-    """Counts successive steps at which a model is worse than guessing; too many end the run.
+    """Detects divergence: too many consecutive steps whose loss is worse than guessing.
 
-    Guessing all V tokens with the same probability has an nll of ln V nats per token, and
-    the nll of a new model is about half a nat higher. "Worse than guessing" therefore means an nll
-    above ln V + 1. During the warm-up, it means an nll above 3 ln V, because a fine-tuned model may
-    still be adapting to its new data. The loss of a step is the same on all ranks, so they agree
-    without communication.
+    Predicting each of V tokens with the same probability gives an nll of ln V nats per token, and
+    the nll of an untrained model is about half a nat higher. "Worse than guessing" therefore means
+    an nll above ln V + 1. During the warm-up, it means an nll above 3 ln V, because a fine-tuned
+    model may still be adapting to its new data. The loss of a step is the same on all ranks, so all
+    ranks detect divergence at the same step without communication.
     """
 
     def __init__(self, config: Config):
@@ -72,16 +72,16 @@ class Divergence:
         self._count = 0
 
     def is_diverging(self, step: int, nll: float) -> bool:
-        """Returns whether the step was worse than guessing; if so, its weights should not be saved.
+        """Returns whether a step's loss is worse than guessing; such a step should not be saved.
 
-        A step's loss is computed before the step updates the weights. A checkpoint may therefore
-        contain the weights of the first diverging step, but not those of a later step.
+        A step's loss is computed before the step updates the weights. The first weights with such a
+        loss may therefore have been saved after the previous step, but later weights are not saved.
 
         Args:
             nll: the step's nll, in nats per target token.
 
         Raises:
-            DivergedError: too many successive steps were worse than guessing.
+            DivergedError: too many consecutive steps were worse than guessing.
         """
         is_warm = step >= self._warmup_steps
         is_worse = nll > (self._uniform + 1 if is_warm else 3 * self._uniform)
@@ -96,7 +96,7 @@ class Divergence:
 
 
 def unigram_nll(shards: Sequence[Shard]) -> float:
-    """Returns the nll, in nats per target token, of guessing by token frequencies in the shards."""
+    """Returns the nll of guessing target tokens by their frequencies, in nats per target token."""
     counts = np.zeros(0, dtype=np.int64)
     for shard in shards:
         longer = max(len(counts), int(shard.target.values.max(initial=0)) + 1)
@@ -109,12 +109,12 @@ def unigram_nll(shards: Sequence[Shard]) -> float:
 def has_learned(validation: Mapping[str, Any]) -> bool:
     """Returns whether a model has learned more than the frequencies of tokens and token pairs.
 
-    In the demo, runs with too high a learning rate stay at 0.84 to 1.05 times the nll of guessing
-    by token frequencies, and their BLEU is 0. Other runs have a BLEU of 1 to 2 when their nll is
-    0.75 times that of guessing.
+    In the demo, the nll of runs with too high a learning rate stays at 0.84 to 1.05 times the nll
+    of guessing by token frequencies, and their BLEU is 0. The BLEU of other runs is 1 to 2 when
+    their nll is 0.75 times the nll of guessing.
 
     Args:
-        validation: an entry of log.jsonl.
+        validation: a validation's entry in log.jsonl.
     """
     return validation["nll"] < 0.8 * validation["unigram_nll"]
 
@@ -123,10 +123,10 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
     """Returns warnings about a finished model.
 
     Args:
-        mean: the validation of the averaged model, in the form of its entry in log.jsonl.
-        best: the best validation of a single checkpoint of the run. If its step is None, the two
-            are not compared.
-        by: the measure by which the two are compared.
+        mean: the validation of the averaged model, as an entry of log.jsonl.
+        best: the best validation of a single checkpoint. If `best.step` is None, the averaged model
+            is not compared with a checkpoint.
+        by: the measure for the comparison.
     """
     found = []
     if not has_learned(mean):
@@ -136,20 +136,20 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
             f"{mean['unigram_nll']:.3f}. Continue the training. If the loss did not fall, lower "
             "the learning rate or the "
             "dropout, and check "
-            "that line i of the target files translates line i of the source files."
+            "that line i of the target files is the translation of line i of the source files."
         )
     elif best.step is not None and best.beats(mean, by):
         name, alone = NAMES[by], getattr(best, by)
         found.append(
             f"The averaged model in {run.path} is worse ({name} {mean[by]:.3f}) than the best "
             f"checkpoint, step {best.step:,} ({name} {alone:.3f}). Use "
-            f"{run.checkpoint(best.step)}, train longer or average over fewer steps."
+            f"{run.checkpoint(best.step)}, train longer or average fewer checkpoints."
         )
     return found
 
 
 def too_few(averaged: int, wanted: int, run: RunDirectory) -> list[str]:
-    """Returns a warning if a finished model is the mean of too few checkpoints."""
+    """Returns a warning if fewer than `wanted` checkpoints were averaged, otherwise no warning."""
     if averaged == wanted:
         return []
     return [

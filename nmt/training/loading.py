@@ -1,6 +1,6 @@
-"""Loads the steps of a run as tensors, in a thread, while earlier steps are computed.
+"""Loads the batches of a run's steps in a background thread, while earlier steps are computed.
 
-A step's batches depend only on the plan, so reading ahead does not change them.
+A step's batches depend only on the plan, so prefetching does not change them.
 """
 
 from collections import deque
@@ -16,27 +16,29 @@ from nmt.data.shards import pairs_of
 from nmt.errors import InputError
 from nmt.training.begin import Run
 
-# Tokens per side of a packed row. Longer rows have less padding but cost more attention, which is
-# slow on a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k, d_model 128).
+# Tokens per side of a packed row. Longer rows have less padding, but attention takes more time,
+# especially on a CPU: on Multi30k with d_model 128, training with rows of 48, 64 and 100 tokens
+# processes 10.9, 9.9 and 9.0 thousand tokens/s.
 CPU_ROW, GPU_ROW = 64, 256
-_AHEAD = 2  # steps; 2 because the plan of a window or an epoch takes longer than a step
+_AHEAD = 2  # prefetched steps; 2 because planning a window or an epoch takes longer than a step
 
 T = TypeVar("T")
 LoadedStep = tuple[
     StepPlan, list[tuple[int, Batch]]
-]  # the micro-batches of this rank, with their numbers
+]  # the plan, and this rank's micro-batches with their numbers in the step
 
 
 @contextmanager
 def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Iterator[LoadedStep]]:
-    """Yields an iterator over the steps from `after` + 1 to the last, on the rank's device.
+    """Yields an iterator over the steps after `after`, with tensors on the rank's device.
+
+    Taking a step from the iterator can raise the errors of `Plan.steps`.
 
     Args:
-        is_compiled: see `shape`.
+        is_compiled: whether layers are compiled (see `shape`).
 
     Raises:
-        InputError: the ranks cannot share the micro-batches evenly. An error of `Plan.steps` is
-            raised when the step that it concerns is taken.
+        InputError: the ranks cannot share the micro-batches evenly.
     """
     left = run.config.training.max_steps - after
     with read_ahead(islice(_on_host(run, after, is_compiled), left), _AHEAD) as found:
@@ -54,10 +56,10 @@ def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Ite
 
 @contextmanager
 def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
-    """Yields an iterator over the same items, of which a thread computes up to `most` in advance.
+    """Yields an iterator over `items`; a thread computes up to `most` of the items in advance.
 
-    If computing an item raises an exception, taking that item raises it again. At the end of the
-    block the thread finishes its current item and ends.
+    If computing an item raises an exception, taking that item re-raises the exception. At the end
+    of the block, the thread finishes its current item and stops.
     """
     end = object()
     with ThreadPoolExecutor(1, "loader") as thread:
@@ -76,7 +78,11 @@ def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
 
 
 def shape(run: Run, micro_batches: int, is_compiled: bool) -> Shape:
-    """Returns the shape into which micro-batches are packed; it is fixed if layers are compiled."""
+    """Returns the shape of packed micro-batches; the shape is fixed if layers are compiled.
+
+    Args:
+        micro_batches: number of micro-batches per step.
+    """
     config = run.config
     if is_compiled:
         return fixed_shape(config.training.batch_tokens, micro_batches, config.data.max_length)

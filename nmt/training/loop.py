@@ -1,9 +1,9 @@
 """The training loop: optimizer steps, checkpoints and validations.
 
-A run is a pure function of (configuration, prepared data, step): the batches, dropout masks and
-learning rate of a step do not depend on earlier steps. A checkpoint therefore consists of the
-weights, the optimizer's state and the step number, and a resumed run gives the same result as an
-uninterrupted run, bit for bit.
+The result of a run depends only on the configuration, the prepared data and the number of steps.
+The batches, dropout masks and learning rate of a step do not depend on earlier steps. A checkpoint
+therefore consists of the weights, the optimizer's state and the step number, and the result of a
+resumed run is bit-identical to the result of an uninterrupted run.
 """
 
 from collections import deque
@@ -44,20 +44,20 @@ def end_of(settings: Settings, step: int, best: Best, elapsed_s: float) -> End |
 def train_steps(
     training: Training, writer: CheckpointWriter, log: RunLog, stop: StopRequest, step: int
 ) -> tuple[int, End]:
-    """Trains from `step` on, until a setting ends the run.
+    """Runs the steps after `step` until a setting ends the run.
 
     Returns:
-        The last step, which is saved, and the setting that ended the run.
+        The last step, which was saved, and the setting that ended the run.
 
     Raises:
         Stopped: a rank received a signal; the last step was saved.
-        InputError: memory ran out, a rank was lost, the loss diverged (DivergedError), or storage
+        InputError: memory ran out, a rank was lost, training diverged (DivergedError), or storage
             failed.
     """
     run = training.run
     loop = _Loop(training, writer, log, stop, first=step + 1)
     if step:
-        # still due if a signal or an error interrupted it
+        # The validation is still due if a signal or an error interrupted it.
         loop.validate_if_due(step, is_saved=True)
         loop.stop_if_asked(run.ranks.max(stop.signal_number), step)
     end = end_of(run.config.training, step, training.best, training.elapsed_s)
@@ -82,7 +82,7 @@ def _ending(training: Training, end: End, step: int) -> str:
 
 
 class _Loop:
-    """Takes steps one by one: the update, then a checkpoint and a validation if they are due."""
+    """Runs training steps: the update, then a checkpoint and a validation if they are due."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class _Loop:
         self._results = _Results(self._config)
 
     def update(self, plan: StepPlan, micro_batches: list[Any]) -> None:
-        """Updates the weights, and reads the step's result if no GPU is still computing it."""
+        """Updates the weights; on a GPU, usually reads the step's result during the next step."""
         training, settings, step = self._training, self._config.training, plan.step
         with self._run.ranks.guarded():
             result = optimizer_step(
                 training.module, training.loss_module, training.optimizer, micro_batches, step,
                 plan.loss_divisor, self._config, self._run.ranks, self._requests,
             )  # fmt: skip
-        self._results.read()  # the previous step's, while a GPU computes this step
+        self._results.read()  # the previous step's result, while a GPU computes this step
         self._log.count(plan.target_tokens)
         is_logged = step in (self._first, settings.max_steps) or step % settings.log_every == 0
         if is_logged:
@@ -115,22 +115,26 @@ class _Loop:
             self._results.read()
 
     def _requests(self) -> list[float]:
-        """Returns the stop signal's number (0 if there is none), and the main process's clock."""
+        """Returns the stop signal's number (0: none) and the main process's elapsed seconds."""
         return [self._stop.signal_number, self._log.elapsed_s if self._run.ranks.is_main else 0.0]
 
     def save_and_validate(self, step: int) -> End | None:
-        """Saves and validates if due after `step`; returns the setting that ends the run, or None.
+        """Saves a checkpoint if one is due at `step`, and validates if a validation is due.
+
+        Returns:
+            The setting that ends the run, or None if the run continues.
 
         Raises:
             Stopped: a rank received a signal; the step was saved.
         """
         results, ranks = self._results, self._run.ranks
         is_saved = self._is_checkpoint_due(step) and not results.are_diverging
-        if is_saved:  # before validation, so that an error there loses no step
+        if is_saved:  # before validation, so that an error in validation loses no steps
             self._save(step)
         is_validated = self._is_validation_due(step)
         is_best = self.validate_if_due(step, is_saved=is_saved)
-        # a validation that a signal has interrupted is due again if the run stops at this step
+        # After a validation, a new signal must stop the run at this step: an interrupted validation
+        # is repeated when the run is resumed.
         signal = ranks.max(self._stop.signal_number) if is_validated else results.signal_number
         end = end_of(self._config.training, step, self._training.best, results.elapsed_s)
         if not is_saved and (end or signal or (is_best and not results.are_diverging)):
@@ -161,14 +165,16 @@ class _Loop:
         self._log.restart_clock()
 
     def validate_if_due(self, step: int, *, is_saved: bool) -> bool:
-        """Validates every `validate_every` steps and at the last step; updates `best`.
+        """Validates if due (every `validate_every` steps and at the last step); updates `best`.
+
+        If a signal interrupts the validation, nothing changes and the validation remains due.
 
         Args:
-            is_saved: whether the checkpoint of `step` exists; if so, the new `best` is added to it.
+            is_saved: whether the checkpoint of `step` exists. If it does, the updated `best` is
+                recorded in it.
 
         Returns:
-            Whether this validation is the best so far. If a signal interrupts the validation,
-            nothing changes and the validation remains due.
+            Whether a validation was completed and is the best so far.
         """
         training, run = self._training, self._run
         if not self._is_validation_due(step):
@@ -188,13 +194,13 @@ class _Loop:
 
 
 class _Results:
-    """Results of steps, which are read in order; a GPU may still be computing the unread ones."""
+    """A queue of step results, read in order; a GPU may still be computing unread results."""
 
     def __init__(self, config: Config):
         self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
-        self.are_diverging = False  # at the newest step read
-        self.signal_number = 0  # stop signal that a rank received until then; 0: none
-        self.elapsed_s = 0.0  # seconds of training until then, by the clock of the main process
+        self.are_diverging = False  # whether the newest step that was read is diverging
+        self.signal_number = 0  # stop signal that a rank received up to that step; 0: none
+        self.elapsed_s = 0.0  # seconds of training up to that step, by the main process's clock
 
     def add(self, step: int, result: StepResult) -> None:
         """Adds a step's result, to be read later."""
@@ -212,11 +218,11 @@ class _Results:
 def _after_a_discarded_pass(
     training: Training, steps: Iterator[LoadedStep]
 ) -> Iterator[LoadedStep]:
-    """Yields the same steps, after one backward pass whose gradients are discarded.
+    """Runs one backward pass whose gradients are discarded, and returns the same steps.
 
     DistributedDataParallel rebuilds its buckets after its first pass, and with three ranks or more
-    the buckets determine the order in which the ranks' gradients are added. After this pass, a
-    resumed run adds them in the same order as an uninterrupted one.
+    the buckets determine the order in which the ranks' gradients are added. With the additional
+    pass, a resumed run adds gradients in the same order as an uninterrupted run.
     """
     first = next(steps)
     if training.run.ranks.world_size > 1:

@@ -22,23 +22,25 @@ from nmt.model.kernels.products import add_to_matmul, matmul, matmul_of_transpos
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
-_CHUNK_BYTES = 128 << 20  # logits in memory at once; larger products are faster
-_GPU_CHUNK_BYTES = 512 << 20  # every chunk adds to the embedding's gradient, 76 MB in base
+_CHUNK_BYTES = 128 << 20  # logits in memory at once; larger chunks are faster
+_GPU_CHUNK_BYTES = 512 << 20  # each chunk is added to the embedding's gradient, 76 MB in base
 _LEAST = torch.finfo(torch.float32).tiny  # keeps logarithms of probabilities finite
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Computes the sums of smoothed and unsmoothed loss and, in the forward pass, the gradient.
+    """Computes the summed smoothed and unsmoothed loss; the forward pass computes gradients, too.
 
-    With logits z, p = softmax(z) and label y, nll = -ln p_y; the smoothed loss is nll + epsilon
-    (z_y - mean z), and its gradient is p - epsilon / V - (1 - epsilon) [v = y]. The mean of the
-    logits, and the term epsilon / V of the gradient, are calculated from the mean of the
-    embedding's rows and from the sum of the hidden states. Each logit is therefore written once and
-    converted to p in place. Only one sum and the two matrix products of the gradient read p.
+    Let z be the logits of a token, p = softmax(z), and y the label. Then nll = -ln p_y, the
+    smoothed loss is nll + epsilon (z_y - mean z), and its gradient with respect to z_v is
+    p_v - epsilon / V - (1 - epsilon) [v = y]. The mean of the logits and the term epsilon / V are
+    computed from the mean of the embedding's rows and the sum of the hidden states. Each logit is
+    therefore written once and converted to p in place, and p is read only by one sum and by the two
+    matrix products of the gradient.
 
     Just below 1, bf16 numbers are 2^-8 apart, which is too coarse for p_y - (1 - epsilon) if the
-    label is likely. If the label's probability exceeds one half, it is therefore computed as 1
-    minus the sum of all other probabilities. Its gradient is computed in fp32 and rounded once.
+    label is likely. If the label's probability exceeds one half, the probability is therefore
+    computed as 1 minus the sum of all other probabilities. The gradient with respect to the label's
+    logit is computed in fp32 and rounded once.
     """
 
     @staticmethod
@@ -74,10 +76,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 label_p[rows] = torch.where(others < 0.5, 1 - others, rounded)
                 if wants_gradient:
                     p.index_put_(label, (label_p[rows] - (1 - epsilon)).to(dtype))
-                    # rounded once: subtracted from bf16, epsilon / V would be lost in most entries
+                    # rounded once: subtracted in bf16, epsilon / V would be lost in most entries
                     hidden_gradient[rows] = add_to_matmul(-epsilon * mean_row, p, weight)
                     part = matmul_of_transposed(p, weighted[rows])
-                    if begin == 0:  # takes the layout of the products
+                    if begin == 0:  # so that the sum has the memory layout of `part`
                         embedding_gradient = part + embedding_gradient
                     else:
                         embedding_gradient += part
@@ -101,10 +103,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
-    """Returns the number of tokens whose logits are in memory at once.
+    """Returns the number of tokens whose logits are in memory at the same time.
 
-    On a GPU, all chunks have the same size, a multiple of the tile size 128, because a small last
-    chunk would be inefficient.
+    On a GPU, the chunks have about the same size, because a small last chunk would be inefficient.
+    This size is a multiple of 128, the tile size of matrix multiplication.
     """
     if device.type == "cpu":
         return max(1, _CHUNK_BYTES // bytes_each)
@@ -124,13 +126,13 @@ def smoothed_cross_entropy(
     Args:
         hidden: (N, D) decoder output.
         embedding: (V, D), the projection to logits.
-        targets: (N,) int64; targets that are PAD_ID do not count.
+        targets: (N,) int64; targets equal to PAD_ID are ignored.
         epsilon: label smoothing, 0 <= epsilon < 1; 0.1 in the paper.
-        weights: (N,) fp32, by which the tokens' losses are multiplied; None means 1.
+        weights: (N,) fp32, a factor for each token's loss; None means that all factors are 1.
 
     Returns:
-        Two scalars in nats: the smoothed loss, which has a gradient, and the unsmoothed
-        negative log-likelihood, which has none.
+        Two scalars in nats: the smoothed loss, which is differentiable, and the unsmoothed
+        negative log-likelihood, which is not.
     """
     device = hidden.device.type
     low = torch.is_autocast_enabled(device)
@@ -139,13 +141,13 @@ def smoothed_cross_entropy(
 
 
 class TransformerLoss(nn.Module):
-    """Model and loss as one module, so that DistributedDataParallel wraps one forward pass."""
+    """A model and its loss in one module, so that DistributedDataParallel can wrap both."""
 
     def __init__(self, transformer: Transformer, label_smoothing: float):
         super().__init__()
         self.transformer = transformer
         self.label_smoothing = label_smoothing
-        self.is_plain = False  # torch's own cross-entropy, of all logits at once
+        self.is_plain = False  # whether torch's cross-entropy is computed for all logits at once
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Returns the micro-batch's smoothed loss and negative log-likelihood.
@@ -158,7 +160,7 @@ class TransformerLoss(nn.Module):
         return self._of(hidden, batch.tgt_out.flatten(), weights)
 
     def _of(self, hidden: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        if hidden.device.type == "cpu":  # on a GPU the host would wait for the number of tokens
+        if hidden.device.type == "cpu":  # on a GPU, `nonzero` would make the host wait
             real = targets.nonzero().squeeze(1)
             hidden, targets = hidden[real], targets[real]
             weights = None if weights is None else weights[real]

@@ -1,10 +1,10 @@
-"""The optimizers: creating one, saving and restoring its state, and its highest learning rate.
+"""Defines and creates the optimizers, and saves and restores their state.
 
 No other module depends on the choice of the optimizer. `optimizer_step` sets the learning rate of
 the optimizer's parameter groups before each step. For each state of each parameter, a checkpoint
-has a tensor `STATE.PARAMETER` with the shape of the parameter; `nmt.runs` compares names and shapes
-with the model. As in PyTorch's fused optimizers, a step must change nothing if the optimizer's
-attribute `found_inf`, a scalar on the device, is not 0.
+contains a tensor named `STATE.PARAMETER` with the parameter's shape. When a checkpoint is read,
+`nmt.runs` compares these names and shapes with the model. As in PyTorch's fused optimizers, a step
+must change nothing if the optimizer's attribute `found_inf`, a scalar on the device, is not 0.
 """
 
 import math
@@ -25,20 +25,22 @@ LION_BETAS = (0.9, 0.99)  # Chen et al. (2023)
 # Jordan et al. (2024), as in torch.optim.Muon
 MUON_MOMENTUM, NEWTON_SCHULZ_STEPS = 0.95, 5
 NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-# With this factor, updates have the root mean square of Adam's (Liu et al., 2025).
+# With this factor, Muon's updates have the same root mean square as Adam's (Liu et al., 2025).
 MUON_SCALE = 0.2
-# Peak learning rate in units of d_model^-0.5, that is factor / sqrt(warmup_steps). The paper's
-# models have 0.016, those for Multi30k and the demo 0.034 to 0.05. The demo's model (d_model 128,
-# post-norm, 450 steps) still learns at 0.071. At 0.095 its loss stays near that of guessing by
-# token frequencies, and at 0.13 it rises again. On Multi30k, 0.095 yields the same word for every
-# sentence. Pre-norm learns well at 0.095; higher rates were not tried.
+# Peak learning rate, in units of d_model^-0.5, above which users are warned. In these units, the
+# peak is factor / sqrt(warmup_steps): 0.016 for the paper's models, and 0.034 to 0.05 for Multi30k
+# and the demo. The demo's model (d_model 128, post-norm, 450 steps) still learns at 0.071. At 0.095
+# its loss stays near the loss of guessing by token frequencies, and at 0.13 its loss rises again.
+# On Multi30k with 0.095, every translation is the same word. Pre-norm models learn well at 0.095;
+# higher rates were not tried.
 _HIGHEST_PEAK = 0.08
 
 
 class Lion(Optimizer):
     """Lion (Chen et al., 2023) without weight decay.
 
-    weight -= rate * sign(β₁ m + (1 - β₁) g); then m = β₂ m + (1 - β₂) g.
+    With a gradient g and its moving average m, a step computes
+    weight -= rate * sign(β₁ m + (1 - β₁) g) and then m = β₂ m + (1 - β₂) g.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], rate: float):
@@ -61,8 +63,8 @@ class Muon(Optimizer):
     """Muon (Jordan et al., 2024) for the weights of `Linear`, and Adam for all other parameters.
 
     Muon orthogonalizes the Nesterov momentum of a matrix by Newton-Schulz iterations. Projections
-    that are stacked in one weight are orthogonalized one by one. Unlike torch.optim.Muon, this
-    class has no weight decay, and a step can be skipped (`found_inf`).
+    that are stacked in one weight are orthogonalized separately. Unlike torch.optim.Muon, this
+    class has no weight decay and skips a step if `found_inf` is not 0.
     """
 
     def __init__(self, module: nn.Module, rate: float):
@@ -92,7 +94,7 @@ class Muon(Optimizer):
 
 
 def _average_gradient(optimizer: Optimizer, weight: Tensor) -> Tensor:
-    """Returns the moving average of a parameter's gradient, which is 0 before the first step."""
+    """Returns the moving average of a parameter's gradient; it is 0 before the first step."""
     state = optimizer.state[weight]
     if not state:
         state["exp_avg"] = torch.zeros_like(weight)
@@ -101,16 +103,16 @@ def _average_gradient(optimizer: Optimizer, weight: Tensor) -> Tensor:
 
 
 def _unless_skipped(optimizer: Optimizer, value: Tensor, otherwise: Tensor | float) -> Tensor:
-    """Returns `value`, or `otherwise` if the step must be skipped, which only the device knows."""
+    """Returns `value`, or `otherwise` if `found_inf` is not 0; does not wait for the device."""
     found = getattr(optimizer, "found_inf", None)
     return value if found is None else torch.where(found == 0, value, otherwise)
 
 
 def _orthogonalized(matrix: Tensor) -> Tensor:
-    """Approximates U Vᵀ of the singular value decomposition U S Vᵀ, times sqrt(max(shape)).
+    """Approximates U Vᵀ * sqrt(max(shape)), where U S Vᵀ is the singular value decomposition.
 
-    Runs Newton-Schulz iterations in bf16. Singular values of the result are about 0.7 to 1.2 times
-    this factor, except those of almost 0.
+    Runs Newton-Schulz iterations in bf16. The singular values of the result are about 0.7 to 1.2
+    times sqrt(max(shape)), except those that are almost 0.
     """
     a, b, c = NEWTON_SCHULZ_COEFFICIENTS
     is_tall = matrix.shape[0] > matrix.shape[1]
@@ -123,7 +125,7 @@ def _orthogonalized(matrix: Tensor) -> Tensor:
 
 
 def optimizer_flops(module: nn.Module, config: Config) -> int:
-    """Returns the FLOPs per step of the optimizer's matrix products: those of Muon, otherwise 0."""
+    """Returns the FLOPs for Muon's matrix multiplications in one step; 0 for other optimizers."""
     if config.training.optimizer != "muon":
         return 0
     shapes = [
@@ -139,8 +141,9 @@ def _new_adam(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Ad
     return torch.optim.Adam(parameters, lr=rate, betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True)
 
 
-EMA = "ema"  # state of each parameter with `training.ema_decay`: the moving average of its values
-# State of each parameter, in the optimizer's names; the number of steps is the checkpoint's.
+EMA = "ema"  # name of the state with a parameter's moving average (`training.ema_decay`)
+# The names that each optimizer gives to the states of a parameter. The number of steps is omitted,
+# because it equals the checkpoint's step.
 _STATES: dict[type[Optimizer], tuple[str, ...]] = {
     torch.optim.Adam: ("exp_avg", "exp_avg_sq"), Lion: ("exp_avg",),
     Muon: ("exp_avg", "exp_avg_sq"),
@@ -148,9 +151,9 @@ _STATES: dict[type[Optimizer], tuple[str, ...]] = {
 
 
 def new_optimizer(module: nn.Module, config: Config) -> Optimizer:
-    """Returns the optimizer of `training.optimizer`, with the learning rate of the first step.
+    """Returns the optimizer that `training.optimizer` selects, with the first step's learning rate.
 
-    Adam has the paper's β and ε (§5.3).
+    Adam uses the paper's β and ε (§5.3).
     """
     rate = learning_rate(config, 1)
     optimizer: Optimizer
@@ -167,8 +170,8 @@ def new_optimizer(module: nn.Module, config: Config) -> Optimizer:
 def update_moving_average(optimizer: Optimizer) -> None:
     """Updates the moving average of the weights after a step, if `training.ema_decay` is set.
 
-    e <- decay * e + (1 - decay) * weights; after the first step, e = weights. The average does not
-    change if the step was skipped.
+    The average e becomes decay * e + (1 - decay) * weights; after the first step, e = weights. If
+    the step was skipped, the average does not change.
     """
     decay = optimizer.defaults[EMA]
     if decay is None:
@@ -187,17 +190,17 @@ def averaged_weights(optimizer: Optimizer, module: nn.Module) -> dict[str, Tenso
 
 
 def highest_rate(config: Config) -> float | None:
-    """Returns the highest learning rate that is known to work, or None."""
+    """Returns the highest recommended learning rate, or None if no limit is known."""
     if config.model.norm == "pre" or config.training.optimizer != "adam":
         return None
     return _HIGHEST_PEAK * config.model.d_model**-0.5
 
 
 def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """Returns the optimizer's tensors by their names `STATE.PARAMETER`, without copying them.
+    """Returns the optimizer's state tensors, named `STATE.PARAMETER`, without copying them.
 
-    A checkpoint has every state of every parameter; a state that a parameter does not need, such as
-    `exp_avg_sq` for a matrix that Muon updates, is 0.
+    The result contains every state for every parameter. A state that a parameter does not need,
+    such as `exp_avg_sq` for a matrix that Muon updates, is filled with 0.
     """
     return {
         f"{state}.{name}": optimizer.state[parameter].get(
@@ -209,7 +212,7 @@ def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
 
 
 def _states(optimizer: Optimizer) -> tuple[str, ...]:
-    """Returns the names of the states that a checkpoint has for each parameter."""
+    """Returns the names of the states that a checkpoint contains for each parameter."""
     has_average = optimizer.defaults[EMA] is not None
     return (*_STATES[type(optimizer)], *([EMA] if has_average else []))
 
@@ -221,10 +224,10 @@ def restore_state(
 
     Args:
         tensors: the result of `state_tensors`, on any device.
-        folder: the checkpoint's directory, which error messages name.
+        folder: the checkpoint's directory, for error messages.
 
     Raises:
-        NoModelError: `tensors` is the state of another optimizer, or has impossible values.
+        NoModelError: `tensors` is the state of another optimizer, or a second moment is negative.
     """
     states = _states(optimizer)
     found = {name.partition(".")[0] for name in tensors}
@@ -240,16 +243,16 @@ def restore_state(
             )
     for name, parameter in module.named_parameters():
         kept = {state: tensors[f"{state}.{name}"].to(parameter.device) for state in states}
-        # a tensor, as the fused kernel keeps it
+        # The fused kernel stores the step in a tensor.
         count = torch.tensor(float(step), device=parameter.device)
         optimizer.state[parameter] = {"step": count} | kept
 
 
 def skip_if_not_finite(optimizer: Optimizer, measured: Tensor) -> None:
-    """Disables this step and all later ones if a value of `measured` is not finite.
+    """Makes the optimizer skip this and all later steps if a value in `measured` is not finite.
 
-    The check runs on the device. It therefore also stops steps that the host launches before it
-    knows that a value is not finite.
+    The check runs on the device. It therefore also covers steps that the host launches before it
+    has read the values.
     """
     found = (~measured.isfinite().all()).float()
     former = getattr(optimizer, "found_inf", None)

@@ -1,6 +1,7 @@
-"""Watches the other ranks of a run: whether they are running, and how they ended.
+"""Monitors the other ranks of a run: whether they are still running, and how they ended.
 
-The ranks communicate outside the process group, which fails when a rank is lost.
+For this, the ranks communicate through a separate store, because the process group fails when a
+rank is lost.
 """
 
 import math
@@ -17,25 +18,25 @@ import torch.distributed as dist
 from nmt.errors import InputError, LostRankError, ReportedElsewhereError, Status
 from nmt.system import machine_and_namespace, process_descriptor
 
-_LAST_WORDS_S = 5.0  # time in which the other ranks report how they ended
+_LAST_WORDS_S = 5.0  # maximum wait for the other ranks' reports of how they ended
 _LOOK_AT_STORE_S = 1.0
-_LEAVING_S = 15.0  # time for a rank to end by itself; torchrun allows 30 s once one has ended
-_ENDING = "ending"  # a key that every report sets, besides the rank's own
+_LEAVING_S = 15.0  # time for a rank to end by itself; torchrun allows 30 s after the first ended
+_ENDING = "ending"  # key that every report sets in the store, in addition to the rank's own key
 
 Process = tuple[str, str, int]  # machine, PID namespace, PID
 
 
 def own_process() -> Process | None:
-    """Returns the identity of this process; None if the system does not provide it."""
+    """Returns the identity of this process; None if the operating system does not provide it."""
     found = machine_and_namespace()
     return (*found, os.getpid()) if found else None
 
 
 class Peers:
-    """The other ranks, from the point of view of one rank.
+    """Monitors the other ranks on behalf of one rank.
 
     Args:
-        store: holds the ranks' reports of how they ended.
+        store: key-value store for the ranks' reports of how they ended.
         timeout_s: time in seconds after which a rank that does not answer counts as lost.
     """
 
@@ -43,16 +44,16 @@ class Peers:
         self.rank, self.timeout_s = rank, timeout_s
         self._world_size, self._store, self._looked = world_size, store, time.monotonic()
         self._poll, self._processes = select.poll(), dict[int, int]()
-        self._one_at_a_time = threading.Lock()  # two threads poll
+        self._one_at_a_time = threading.Lock()  # because two threads poll
         self._guard: threading.Thread | None = None
         self._ending = threading.RLock()  # held by the thread that ends this rank
         self._guarded_since = math.inf
 
     def watch(self, processes: Sequence[Process | None]) -> None:
-        """Starts to watch the ranks on this machine.
+        """Starts monitoring the other ranks on this machine.
 
         Args:
-            processes: the processes of all ranks, in order of rank; all are running.
+            processes: the processes of all ranks, in rank order; all processes are running.
         """
         own = processes[self.rank]
         for rank, process in enumerate(processes):
@@ -69,7 +70,7 @@ class Peers:
             return {self._processes[descriptor] for descriptor, _ in self._poll.poll(0)}
 
     def is_one_ending(self) -> bool:
-        """Returns whether a rank has ended or reported that it ends; the answer may be 1 s old."""
+        """Returns whether a rank has ended or reported its end; reports are noticed within 1 s."""
         if self.gone():
             return True
         if time.monotonic() - self._looked < _LOOK_AT_STORE_S:
@@ -78,7 +79,7 @@ class Peers:
         return self._store.check([_ENDING])
 
     def report(self, status: Status, text: str) -> None:
-        """Reports to other ranks how this rank ends; an empty `text` means a lost connection."""
+        """Tells the other ranks how this rank ends; an empty `text` means a lost connection."""
         self._store.set(str(self.rank), f"{int(status)}\n{text}")
         self._store.set(_ENDING, "")
 
@@ -86,9 +87,9 @@ class Peers:
     def guarded(self) -> Iterator[None]:
         """Ends the process if a rank is lost and the main thread does not leave the block.
 
-        A GPU's queue holds about a thousand kernel launches; when it is full, the next launch
-        blocks the host. If the GPU waits for a lost rank, that launch never returns. After an
-        exception the guard stays active, because the cleanup may block in the same way.
+        A GPU's queue holds about a thousand kernel launches; when the queue is full, the next
+        launch blocks the host. If the GPU is waiting for a lost rank, this launch never returns.
+        After an exception, the guard stays active, because the cleanup may block in the same way.
         """
         if not self._guard:
             self._guard = threading.Thread(target=self._end_if_held, name="guard", daemon=True)
@@ -98,7 +99,7 @@ class Peers:
         self._guarded_since = math.inf
 
     def _end_if_held(self) -> None:
-        """Checks every second whether the block takes too long, and if so, ends the process."""
+        """Checks every second whether the block has run too long; if so, ends the process."""
         lost_since = math.inf
         while True:
             time.sleep(1.0)
@@ -115,12 +116,12 @@ class Peers:
                     os._exit(error.status)
 
     def agreed(self, error: InputError | None) -> InputError:
-        """Returns the error that this rank raises, given how the other ranks have ended.
+        """Returns the error that this rank should raise, given how the other ranks have ended.
 
-        A rank with an error of its own waits only for lower ranks, which may report the same error.
-        It then exits, which interrupts the ranks that wait for it. A rank that only lost a
-        connection waits for the reports of all ranks that may still be running; ranks without a
-        report count as lost.
+        A rank with an error of its own waits only for the reports of lower ranks, which may have
+        the same error. Its exit then interrupts the ranks that are waiting for it. A rank that only
+        lost a connection waits for the reports of all ranks that may still be running; ranks
+        without a report count as lost.
 
         Args:
             error: this rank's own error; None if it only lost a connection.
@@ -136,7 +137,7 @@ class Peers:
         try:
             self.report(status, own)
             words = self._last_words(awaited)
-        except RuntimeError:  # the store's machine is lost
+        except RuntimeError:  # the machine that runs the store is lost
             words = {}
         if error:
             is_said = own in [text for rank, (_, text) in words.items() if rank < self.rank]
@@ -147,13 +148,13 @@ class Peers:
         silent = set(range(self._world_size)) - {*words, self.rank}
         lost = sorted(
             silent & self.gone() or silent
-        )  # others may be waiting for a rank that is gone
+        )  # the other silent ranks may be waiting for a rank that is gone
         *others, last = map(str, lost or [self.rank])
         names = f"ranks {', '.join(others)} and {last}" if others else f"rank {last}"
         problem = (
             f"The run has lost {names} of {self._world_size} (killed, stopped or unreachable)."
             if lost
-            else "The ranks have lost the connection to each other."
+            else "The connection between the ranks was lost."
         )
         return LostRankError(
             f"{problem} Start the run again: it resumes from its newest checkpoint."
@@ -166,7 +167,7 @@ class Peers:
             if self._store.check([str(rank) for rank in awaited - self.gone()]):
                 break
             time.sleep(0.05)
-        # ranks that are gone may have reported before
+        # Ranks that are gone may have reported before they ended.
         present = [rank for rank in range(self._world_size) if self._store.check([str(rank)])]
         parts = {rank: self._store.get(str(rank)).decode().split("\n", 1) for rank in present}
         return {rank: (Status(int(status)), text) for rank, (status, text) in parts.items()}

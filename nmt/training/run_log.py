@@ -1,4 +1,4 @@
-"""Logs the values of a run to log.jsonl, to TensorBoard and to standard error."""
+"""Logs a run to log.jsonl, TensorBoard and standard error."""
 
 import json
 import time
@@ -16,9 +16,10 @@ _MAX_LINE_BYTES = 100_000
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
-    """Reads the valid lines of a run's log, in order.
+    """Returns the valid entries of a run's log, in order.
 
-    A valid line is a JSON object with an integer `step`. A line that a crash cut short is skipped.
+    A valid entry is a complete line with a JSON object that has an integer `step`. Other lines, for
+    example lines that a crash truncated, are skipped.
     """
     path = RunDirectory(run).log
     if not path.is_file():
@@ -40,18 +41,18 @@ def _sound_line(text: bytes) -> dict[str, Any] | None:
 
 
 class RunLog:
-    """Reports the events of a run; without a directory, it only measures time.
+    """Logs the events of a run; without a run directory, only measures time.
 
-    When a run is resumed, log lines of steps after its checkpoint are removed, so that no step is
-    logged twice.
+    When a run is resumed, the entries of steps after the checkpoint are removed from log.jsonl, so
+    that no step is logged twice.
 
     Args:
         run: the run's directory; None on all ranks except the main one.
         step: the step of the checkpoint that the run resumes from; 0 for a new run.
-        validated: the step of the last validation before that checkpoint.
+        validated: the step of the last validation that the checkpoint records.
         max_steps: the maximum number of steps of the run.
-        elapsed_s: the value of the property `elapsed_s` at that checkpoint.
-        hardware: the values of `device` and `world_size`, which are in every line.
+        elapsed_s: the value of the property `elapsed_s` at the checkpoint.
+        hardware: `device` and `world_size`, which are added to every entry of log.jsonl.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class RunLog:
         self._is_silent = run is None
         if run is None:
             return
-        done = {"validation": validated, "model": step - 1}  # the model of `step` is made again
+        done = {"validation": validated, "model": step - 1}  # the model of `step` is written again
         kept = [
             line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
         ]
@@ -81,8 +82,8 @@ class RunLog:
     def elapsed_s(self) -> float:
         """Returns the seconds of training so far, including validation and saving.
 
-        A resumed run continues from the value in its checkpoint. Steps that were lost after the
-        checkpoint and the time in which the run was not running do not count.
+        A resumed run continues from the value in its checkpoint. The time for steps that were lost
+        after the checkpoint is not counted, nor is the time in which the run was stopped.
         """
         return time.monotonic() - self._began
 
@@ -95,17 +96,17 @@ class RunLog:
                 output.close()
 
     def count(self, target_tokens: int) -> None:
-        """Counts one step's tokens and advances the progress bar."""
+        """Adds one step's target tokens to the count, and advances the progress bar."""
         self._tokens += target_tokens
         if not self._is_silent:
             self._console.advance()
 
     def restart_clock(self) -> None:
-        """Excludes the time since the last line, such as a validation, from tokens per second."""
+        """Restarts the measurement of tokens per second, for example after a validation."""
         self._tokens, self._since = 0, time.monotonic()
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Reports a step, with tokens per second since the last line."""
+        """Logs a step and the number of target tokens per second, then restarts the clock."""
         speed = round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
         self.restart_clock()
         if not self._is_silent:
@@ -114,17 +115,17 @@ class RunLog:
             self._console.step(facts)
 
     def validation(self, step: int, result: Validation) -> None:
-        """Reports a validation with some sample translations."""
+        """Logs a validation's scores and some sample translations."""
         if not self._is_silent:
             self._write({"event": "validation", "step": step} | result.facts)
             self._board.validation(step, result)
             self._console.validation(step, result)
 
     def model(self, config: Config, facts: dict[str, Any]) -> None:
-        """Reports the finished model.
+        """Logs the finished model.
 
         Args:
-            facts: the model's step and, if there is one, its validation.
+            facts: the model's step and other values for log.jsonl, such as its validation.
         """
         if not self._is_silent:
             self._write({"event": "model"} | facts)
@@ -136,7 +137,7 @@ class RunLog:
             self._console.note(text)
 
     def _write(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Writes a line of the log, and returns it."""
+        """Adds the time and the hardware to an entry, writes it to log.jsonl, and returns it."""
         facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
         self._file.write(json.dumps(facts) + "\n")
         self._file.flush()

@@ -1,7 +1,7 @@
-"""Writes checkpoints. With a GPU, a thread writes them while the training continues.
+"""Writes checkpoints; with a GPU, in a thread while the training continues.
 
-On a CPU, no thread is used: it would take a core from training, and copying the weights and the
-optimizer's state would double their memory.
+On a CPU, no thread is used, because the thread would take a core from training and need a copy of
+the weights and the optimizer's state.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ from nmt.training.optimizers import state_tensors
 
 
 class CheckpointWriter:
-    """Writes checkpoints on the main process, one after the other; does nothing on other ranks.
+    """Writes checkpoints on the main process, one after another; writes nothing on other ranks.
 
-    If the thread raises an error, the next call re-raises it. Leaving the `with` block waits for
-    the thread.
+    If a write fails in the thread, the next method call re-raises the error. Leaving the `with`
+    block waits for the thread.
     """
 
     def __init__(self, run: Run) -> None:
@@ -49,7 +49,7 @@ class CheckpointWriter:
         """Saves the checkpoint of a step, and removes checkpoints that are no longer needed.
 
         Raises:
-            DivergedError: weights are not finite; raised on all ranks.
+            DivergedError: a weight is not finite; raised on all ranks.
         """
         weights = transformer.state_dict()
         if not torch.stack([tensor.isfinite().all() for tensor in weights.values()]).all():
@@ -80,7 +80,7 @@ class CheckpointWriter:
             last.result()
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Calls `write`; with a GPU, in the thread, after the previous write has finished."""
+        """Calls `write`; with a GPU, waits for the previous write and calls it in the thread."""
         if is_gpu(self._run.ranks.device):
             self.wait()
             self._last = self._thread.submit(write)
@@ -95,10 +95,10 @@ class CheckpointWriter:
 
 
 def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
-    """If a rank received a signal, waits until the main process has saved and raises Stopped.
+    """If a rank received a signal, waits until the main process has saved, then raises Stopped.
 
     Args:
-        signal_number: number of the signal, the same on all ranks; 0 if no rank received a signal.
+        signal_number: the signal's number, the same on all ranks; 0 if no rank received a signal.
     """
     if signal_number:
         run.ranks.wait()
@@ -106,7 +106,7 @@ def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
 
 
 def _copied(*parts: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Copies tensors to host memory (page-locked if they are on a GPU); waits for the copies."""
+    """Returns copies of tensors in host memory, page-locked if the tensors are on a GPU."""
     found = [
         {name: tensor.to("cpu", non_blocking=True, copy=True) for name, tensor in part.items()}
         for part in parts

@@ -1,13 +1,13 @@
-"""Computes the learning rate, a pure function of the configuration and the step."""
+"""Computes the learning rate, which depends only on the configuration and the step."""
 
 from nmt.config import Config
 
 
 def learning_rate(config: Config, step: int) -> float:
-    """Returns the learning rate of a step by `inverse_square_root`; the first step is 1.
+    """Returns the learning rate of a step (see `inverse_square_root`); the first step is 1.
 
-    With `training.decay_after`, the rate rises in the warm-up to the peak of Eq. 3 with that number
-    of warm-up steps, stays there until that step, and then falls as in Eq. 3.
+    If `training.decay_after` is N, the rate rises during the warm-up to the peak that Eq. 3 gives
+    for N warm-up steps, stays constant until step N, and then decays as in Eq. 3.
     """
     training, d_model = config.training, config.model.d_model
     warmup, hold, factor = (
@@ -21,7 +21,7 @@ def learning_rate(config: Config, step: int) -> float:
 
 
 def peak_step(config: Config) -> int:
-    """Returns the step with the highest rate: the last step of the warm-up or of a shorter run."""
+    """Returns the first step at the peak rate: the last of the warm-up, or of a shorter run."""
     return min(config.training.warmup_steps, config.training.max_steps)
 
 
@@ -29,12 +29,12 @@ def inverse_square_root(step: int, d_model: int, warmup_steps: int, factor: floa
     """Computes Eq. 3: factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
 
     Args:
-        step: optimizer step, from 1.
-        factor: 1 in the paper.
+        step: number of the optimizer step, counted from 1.
+        factor: factor of the learning rate; 1 in the paper.
 
     Raises:
-        ValueError: step below 1.
+        ValueError: `step` is less than 1.
     """
     if step < 1:
-        raise ValueError(f"Steps count from 1, but step is {step}.")
+        raise ValueError(f"Steps are counted from 1, but step is {step}.")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)

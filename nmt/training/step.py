@@ -22,13 +22,13 @@ from nmt.training.schedule import learning_rate
 
 
 class StepResult:
-    """Losses and gradient norm of a step, over all ranks.
+    """The losses and the gradient norm of a step, over all ranks.
 
     Losses are in nats, divided by `StepPlan.loss_divisor`. On a GPU, the values may not have been
     computed yet. The first access to a value waits for the device and for the other ranks, so every
-    rank must access its result. Ranks exchange values at no other time in a step, so the first
-    access also exchanges the callers' `requests`. It raises DivergedError if the loss or the
-    gradient norm is not finite.
+    rank must access the result. Ranks exchange values at no other time in a step, so the first
+    access also exchanges the ranks' `requests`. The first access raises DivergedError if the loss
+    or the gradient norm is not finite.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class StepResult:
         ranks: Ranks,
         requests: Callable[[], Sequence[float]] = tuple,
     ):
-        """Starts to copy the result from the device.
+        """Starts copying the result from the device.
 
         Args:
-            sums: (3,) float64: this rank's smoothed loss and unsmoothed loss, both in nats, and its
-                gradient norm.
-            divisor: the divisor of the losses, over all micro-batches and ranks.
+            sums: (3,) float64: this rank's smoothed and unsmoothed loss, both in nats and summed
+                over target tokens, and the gradient norm.
+            divisor: the number by which the losses, summed over ranks, are divided.
             rate: the step's learning rate.
-            requests: Returns this rank's values of `StepResult.requests`; called when ranks
-                exchange values.
+            requests: Called when ranks exchange values; returns this rank's numbers for the
+                property `requests`.
         """
         self._sums, self._copied = sums.to("cpu", non_blocking=True), _mark(sums.device)
         self._step, self._divisor, self._ranks = step, divisor, ranks
@@ -87,7 +87,7 @@ class StepResult:
 
     @property
     def requests(self) -> list[float]:
-        """Returns the maximum over ranks of each number in `requests`."""
+        """Returns the maximum over ranks of each number that the callback `requests` returned."""
         return self._values[3]
 
 
@@ -96,16 +96,16 @@ def _mark(device: torch.device) -> torch.cuda.Event | None:
     if not is_gpu(device):
         return None
     event = torch.cuda.Event()
-    event.record(torch.cuda.current_stream(device))  # not that of the current device
+    event.record(torch.cuda.current_stream(device))  # the current device may be another GPU
     return event
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
     """Returns the autocast context for `training.precision`.
 
-    With bf16, matrix products of the fp32 weights are computed in bf16. `Transformer.embed` makes
-    the residual stream bf16, and `smoothed_cross_entropy` computes the logits in bf16. The setting
-    does not affect translation (see `Translator.load`).
+    With bf16, matrix products with the fp32 weights are computed in bf16. `Transformer.embed`
+    converts the residual stream to bf16, and `smoothed_cross_entropy` computes the logits in bf16.
+    The setting does not affect translation (see `Translator.load`).
     """
     low = config.training.precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=low)
@@ -122,10 +122,10 @@ def optimizer_step(
     ranks: Ranks,
     requests: Callable[[], Sequence[float]] = tuple,
 ) -> StepResult:
-    """Runs the forward and backward pass of this rank's micro-batches, and updates the weights.
+    """Runs forward and backward passes for this rank's micro-batches, and updates the weights.
 
-    The loss is summed over tokens and divided once by the divisor for the whole step, so that the
-    gradient does not depend on the number of micro-batches.
+    The loss is summed over tokens and divided by one divisor for the whole step, so the gradient
+    does not depend on the number of micro-batches.
 
     Args:
         module: the loss module, wrapped in DistributedDataParallel if there are several ranks.
@@ -134,7 +134,7 @@ def optimizer_step(
         requests: see `StepResult`.
 
     Raises:
-        InputError: out of memory.
+        InputError: memory ran out.
         DivergedError: the loss or the gradient norm is not finite; weights and optimizer state are
             unchanged. On a GPU, the error is raised when the result is accessed.
     """
@@ -155,10 +155,10 @@ def optimizer_step(
     norm = nn.utils.get_total_norm(gradients)
     measured, rate = torch.stack([*sums, norm.double()]), learning_rate(config, step)
     result = StepResult(measured, step, divisor, rate, ranks, requests)
-    if is_gpu(ranks.device):  # it would be idle while the host reads the result
+    if is_gpu(ranks.device):  # the GPU would be idle while the host reads the result
         skip_if_not_finite(optimizer, measured)
     else:
-        _ = result.loss  # raises before the update
+        _ = result.loss  # raises DivergedError before the update
     if settings.gradient_clip is not None:
         nn.utils.clip_grads_with_norm_(module.parameters(), settings.gradient_clip, norm)
     for group in optimizer.param_groups:
@@ -171,12 +171,14 @@ def optimizer_step(
 def add_gradients(
     module: nn.Module, batch: Batch, divisor_per_rank: float, config: Config
 ) -> tuple[Tensor, Tensor]:
-    """Adds the gradients of a micro-batch; returns its summed smoothed and unsmoothed loss.
+    """Accumulates the gradients of a micro-batch; returns its smoothed and unsmoothed loss.
+
+    The returned losses are summed over tokens and are not divided.
 
     Args:
         divisor_per_rank: the divisor for the whole step's loss, divided by the number of ranks.
-            Because gradients are averaged over ranks, they are then divided by the step's divisor;
-            the division is exact if the number of ranks is a power of two.
+            Gradients are averaged over ranks, so in total they are divided by the divisor for the
+            whole step. This division is exact if the number of ranks is a power of two.
     """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)
@@ -186,7 +188,7 @@ def add_gradients(
 
 @contextmanager
 def _naming(step: int, micro_batch: int, batch: Batch) -> Iterator[None]:
-    """Names the micro-batch in the message if memory runs out."""
+    """Raises an InputError that names the micro-batch if memory runs out in the block."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

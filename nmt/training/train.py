@@ -1,4 +1,4 @@
-"""Trains a run from its start or its newest checkpoint until its model is finished."""
+"""Trains a run, from the start or from its newest checkpoint, and writes the finished model."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +20,7 @@ from nmt.training.saving import CheckpointWriter
 
 
 def train(config: Config, note: Note) -> Path:
-    """Trains or resumes the run of a configuration, on its prepared data (see `prepare`).
+    """Starts or resumes the run that `config` describes, on its prepared data (see `prepare`).
 
     Args:
         note: Called with each user-facing message.
@@ -29,16 +29,16 @@ def train(config: Config, note: Note) -> Path:
         The finished model's directory.
 
     Raises:
-        InputError: the input is wrong, the data has not been prepared or the run is locked.
-            Subclasses mean that there is no valid checkpoint, training diverged, storage failed, or
-            a rank was lost. One rank raises the error, and all other ranks raise
+        InputError: a setting is invalid, the data has not been prepared, or the run is locked.
+            Subclasses are raised if there is no valid checkpoint, training diverges, storage fails,
+            or a rank is lost. One rank raises the error, and all other ranks raise
             ReportedElsewhereError.
-        Stopped: a signal asked to stop; the run was saved.
+        Stopped: a signal stopped the run, which was saved.
     """
     keep_freed_memory()
     directory = RunDirectory(Path(config.training.run_directory))
     with ExitStack() as stack:
-        # outermost: torchrun may signal a rank that has not yet reported which rank was lost
+        # Entered first, because torchrun may signal a rank before it has reported a lost rank.
         stop = stack.enter_context(StopRequest().listening())
         ranks = stack.enter_context(process_group(config.training.process_group_timeout_s))
         if ranks.is_main:
@@ -57,10 +57,10 @@ def train(config: Config, note: Note) -> Path:
 
 
 def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
-    """Returns whether the run has ended and has its finished model.
+    """Returns whether the run has ended and its finished model exists.
 
     Raises:
-        InputError: the run has taken more steps than `training.max_steps`, but has not finished.
+        InputError: the run has taken more steps than `training.max_steps`, but is not finished.
     """
     step, state, settings = start.step, start.state, run.config.training
     end = end_of(settings, step, state.best, state.elapsed_s)
@@ -88,8 +88,8 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
         for warning in rate_warnings(run.config):
             log.note(f"nmt: warning: {warning}")
         size = run.ranks.world_size
-        count = f"{size} processes on " if size > 1 else ""
-        log.note(f"Training on {count}{run.ranks.device_name}.")
+        count = f"with {size} processes " if size > 1 else ""
+        log.note(f"Training {count}on {run.ranks.device_name}.")
         with CheckpointWriter(run) as writer:
             step, end = train_steps(training, writer, log, stop, step)
         finish(training, log, stop, step, end)

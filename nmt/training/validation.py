@@ -1,4 +1,4 @@
-"""Validates the model: computes the loss on references and scores its translations."""
+"""Validates the model: computes its loss on the references and scores its translations."""
 
 import io
 import math
@@ -63,7 +63,7 @@ class Validation:
 
 
 class _Interrupted(Exception):
-    """This rank was asked to stop."""
+    """Raised if this rank was asked to stop."""
 
 
 def _check(stop: StopRequest) -> None:
@@ -73,11 +73,12 @@ def _check(stop: StopRequest) -> None:
 
 
 class InferenceCopy:
-    """Translates with the model that is being trained, in the same way as `nmt translate`.
+    """Provides a translator for the model that is being trained, equivalent to `nmt translate`.
 
-    On a GPU, a bf16 copy of the model is used. All validations of a run use the same copy, so that
-    its decode buffers and CUDA graphs are kept. Graphs read weights at fixed addresses, so new
-    weights are copied into the same memory. On a CPU, the fp32 model itself is used.
+    On a GPU, the translator uses a bf16 copy of the model. All validations of a run use the same
+    copy, so that its decode buffers and CUDA graphs are reused. CUDA graphs read weights at fixed
+    addresses, so new weights are copied into the same memory. On a CPU, the translator uses the
+    fp32 model itself.
     """
 
     def __init__(self) -> None:
@@ -93,7 +94,7 @@ class InferenceCopy:
         """Returns a translator with the current weights of `transformer`.
 
         Args:
-            transformer: in evaluation mode.
+            transformer: the model that is being trained, in evaluation mode.
             target_symbols: see `Translator.of`.
         """
         device, translator = transformer.embedding.device, self._translator
@@ -122,17 +123,17 @@ def validate(
 ) -> Validation | None:
     """Measures loss, BLEU and chrF on the validation split, which is divided among the ranks.
 
-    Translates as `nmt translate` does, with the settings of the configuration.
+    Sources are translated as by `nmt translate`, with the decoding settings of `config`.
 
     Args:
-        copy: the run's inference copy.
+        copy: provides the translator; the same object for all validations of a run.
         target_symbols: see `Translator.of`.
 
     Returns:
         The results; None on every rank if a rank was asked to stop before it had finished its part.
 
     Raises:
-        InputError: no pair is short enough for the model's learned positions.
+        InputError: every pair is too long for the model's learned positions.
         DivergedError: the loss is not finite.
     """
     training = loss_module.training
@@ -182,7 +183,7 @@ def validate(
 def _translated(
     translator: Translator, pairs: Sequence[TokenPair], stop: StopRequest
 ) -> list[Sample]:
-    """Returns source and reference of each pair, decoded from token ids, and the translation."""
+    """Returns each pair's source and reference, decoded from token ids, and its translation."""
     decode = translator.tokenizer.decode
     sources = [decode(pair.source.tolist()) for pair in pairs]
     references = [decode(pair.target.tolist()) for pair in pairs]
@@ -191,11 +192,11 @@ def _translated(
 
 
 def _attention(translator: Translator, pairs: Sequence[TokenPair]) -> bytes | None:
-    """Plots the cross-attention of the first pair of moderate length as a PNG image.
+    """Returns a PNG plot of the cross-attention for the first pair that is not too long.
 
     The plot shows the attention of the last layer, averaged over its heads, for the tokens of the
-    reference. All validations plot the same pair, so that they can be compared. Returns None if
-    there is no such pair, or if matplotlib is missing or has no folder for its files.
+    reference. All validations plot the same pair, so that the plots can be compared. The result is
+    None if all pairs are too long, or if matplotlib is missing or cannot write its files.
     """
     limit = min(_MAX_PLOTTED, translator.transformer.max_length or _MAX_PLOTTED)
     pair = next((pair for pair in pairs if max(map(len, pair)) <= limit), None)
@@ -219,10 +220,13 @@ def _losses(
     device: torch.device,
     stop: StopRequest,
 ) -> list[float]:
-    """Returns smoothed loss and nll in nats, summed over target tokens, and the number of tokens.
+    """Computes the loss on the references of pairs, without loss weights.
 
-    If the model has learned positions, pairs with more tokens than positions are omitted. Loss
-    weights are not applied.
+    If the model has learned positions, pairs with more tokens than positions are omitted.
+
+    Returns:
+        The smoothed loss and the nll, both in nats and summed over target tokens, and the number of
+        target tokens.
 
     Raises:
         DivergedError: the loss is not finite.

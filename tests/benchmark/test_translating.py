@@ -107,7 +107,7 @@ def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
         ("CONFIG --beam 2000", "--beam must be at most 1000, not 2000"),
         ("RUN model.heads=3", "Remove model.heads=3"),
         ("RUN --input nowhere", "nowhere does not exist"),
-        ("RUN --input EMPTY", "has no text to translate"),
+        ("RUN --input EMPTY", "contains no text to translate"),
         ("nowhere", "nowhere"),
     ],
 )

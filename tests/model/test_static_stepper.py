@@ -58,5 +58,5 @@ def test_each_step_has_the_logits_of_growing_tensors(transformer, monkeypatch):
                         B -= 1
                     tokens = torch.randint(4, 20, (B, W))
                     parents = torch.randint(0, W, (B, W))
-                with pytest.raises(ValueError, match="than 12 steps"):
+                with pytest.raises(ValueError, match="is 12, so no more steps"):
                     static.step(tokens, parents)

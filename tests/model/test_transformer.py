@@ -182,7 +182,7 @@ def test_a_stepper_takes_no_more_steps_than_it_was_made_for(transformer: Transfo
     with torch.inference_mode():
         steps = Stepper(transformer, src, beam=2, max_length=1)
         steps.step(torch.full((1, 2), BOS_ID), torch.tensor([[0, 1]]))
-        with pytest.raises(ValueError, match="than 1 steps"):
+        with pytest.raises(ValueError, match="is 1, so no more steps"):
             steps.step(torch.tensor([[5, 6]]), torch.tensor([[0, 1]]))
 
 

@@ -82,7 +82,7 @@ def test_r15_tokenizer_or_vocabulary_of_another_model(model: Path, capsys):
     text = (model / "config.yaml").read_text()
     (model / "config.yaml").write_text(text.replace("vocabulary_size: 400", "vocabulary_size: 401"))
     describe(model, tokenizer_sha256=other)
-    assert "has 400 tokens, but the configuration says 401" in refusal(capsys, model)
+    assert "has 400 tokens, but the configuration requires 401" in refusal(capsys, model)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3"])

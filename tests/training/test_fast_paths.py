@@ -79,7 +79,7 @@ def trained(config: Config, capsys) -> tuple[Path, list[str]]:
     """Trains a run; returns the run directory and the warnings about fast paths."""
     directory, _ = run(config)
     lines = capsys.readouterr().err.splitlines()
-    return directory, [line for line in lines if "warning: This machine does not" in line]
+    return directory, [line for line in lines if "warning: On this machine, " in line]
 
 
 @pytest.fixture(scope="module")

@@ -115,8 +115,8 @@ def test_a_model_of_other_languages_is_told(first: Path, tmp_path: Path, target:
     path = second(tmp_path, first, data={"target_language": target}, training={"max_steps": 1})
     assert main(["train", str(path)]) == 0
     told = (
-        f"nmt: warning: Model {first} (training.initialize_from) translates en-de, but is "
-        "fine-tuned on en-fr."
+        f"nmt: warning: Model {first} (training.initialize_from) was trained for en-de, "
+        "but is fine-tuned on en-fr data."
     )
     assert (told in capsys.readouterr().err) == (target != "de")
 

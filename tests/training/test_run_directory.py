@@ -108,7 +108,7 @@ def test_what_a_person_put_into_the_model_is_kept(
     for number, (steps, kept) in enumerate([(5, True), (6, False)]):
         status, said = trained(settings(**SHORT | {"training__max_steps": steps}))
         assert status == 0 and not (run / "model").is_symlink()
-        assert any("files that nmt did not make. They are in" in line for line in said) == kept
+        assert any("files that nmt did not create. It was renamed" in line for line in said) == kept
         assert [path.name for path in run.glob("former-*")] == ["former-1-model"], number
     former = run / "former-1-model"
     assert files(former) == before and former.is_symlink() == is_link
@@ -149,8 +149,8 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
     told = [line for line in said if "starts over" in line]
     assert len(told) == 2
     assert told[1] == (
-        f"training.seed is 5, but run {run} was started with 1. It has no checkpoint and starts "
-        "over."
+        f"training.seed is 5, but run {run} was started with 1. The run has no checkpoint and "
+        "starts over."
     )
     assert "seed: 5" in (run / "config.yaml").read_text()
     assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]

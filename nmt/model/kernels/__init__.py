@@ -1,1 +1,1 @@
-"""Optimized implementations of the layers' operations; tests compare each with plain torch."""
+"""Optimized implementations of the layers' operations; tests compare them with plain PyTorch."""

@@ -1,7 +1,7 @@
-"""Decoding steps captured as CUDA graphs, which launch all kernels of a step at once.
+"""Captures decoding steps as CUDA graphs, which launch all kernels of a step at once.
 
-A graph replays its kernels on the memory addresses that were captured. All tensors that the graph
-reads or writes must therefore stay at their addresses as long as the graph is used.
+A graph replays its kernels on the memory addresses of the capture. All tensors that the graph reads
+or writes must therefore stay at their addresses as long as the graph is used.
 """
 
 import weakref
@@ -16,10 +16,10 @@ Step = Callable[[], Tensor]
 
 
 class Capturer:
-    """Captures steps on one GPU as graphs that share one memory pool for intermediate results.
+    """Captures decoding steps on one GPU as CUDA graphs that share one memory pool.
 
-    Sharing is safe because the graphs are replayed one after another on one stream, and because
-    each graph has its own output tensor.
+    Sharing the pool is safe because the graphs are replayed one after another on one stream, and
+    because each graph has its own output tensor.
     """
 
     def __init__(self, device: torch.device):
@@ -30,7 +30,7 @@ class Capturer:
         self._newest: weakref.ref[torch.cuda.CUDAGraph] | None = None
 
     def captured(self, step: Step) -> Step:
-        """Captures `step`; returns a function that replays it and always returns the same tensor.
+        """Captures `step` and returns a function that replays it; all calls return one tensor.
 
         Raises:
             RuntimeError: `step` cannot be captured, or memory ran out.
@@ -39,7 +39,7 @@ class Capturer:
         with as_current(self.device):
             current = torch.cuda.current_stream(self.device)
             self._stream.wait_stream(current)
-            # the first call lets libraries choose kernels and allocate memory
+            # In the first call, libraries choose kernels and allocate memory.
             with torch.cuda.stream(self._stream):
                 step()
             current.wait_stream(self._stream)
@@ -51,7 +51,7 @@ class Capturer:
                 # other threads, such as a data loader's, may use the GPU during the capture
                 capture_error_mode="thread_local",
             )
-            # if ending the capture fails, torch does not restore the thread's stream
+            # If ending the capture fails, torch does not restore the thread's stream.
             with torch.cuda.stream(current), capture:
                 output = step()
         self._newest = weakref.ref(graph)

@@ -1,9 +1,9 @@
-"""Dropout whose masks depend only on (seed, step, micro-batch).
+"""Dropout whose masks depend only on the seed, the step and the micro-batch.
 
 On a CPU, torch's dropout generates its masks serially, which takes 6 to 7 ms per million elements.
 On a CPU, this module therefore uses numpy's SFC64 generator with 16 random bits per element. The
-elements are independent, and the dropout rate is rounded to a multiple of 1/65536. On other
-devices, it seeds torch's generator with the same key.
+elements are independent, and the dropout rate is rounded to a multiple of 1/65536. On a GPU, this
+module uses torch's dropout and seeds torch's generator.
 """
 
 import numpy as np
@@ -28,11 +28,14 @@ class Randomness:
             torch.cuda.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
     def keep(self, shape: torch.Size, p: float) -> Tensor:
-        """Returns a bf16 mask on the CPU: 0 with probability `p` (rounded to 1/65536), else 1."""
+        """Returns a bf16 mask on the CPU, in which each element is 0 with probability `p`, else 1.
+
+        The probability is rounded to a multiple of 1/65536.
+        """
         size = shape.numel()
         bits = self._bits.random_raw((size + 3) // 4)
         words = torch.from_numpy(bits.view(np.int16)[:size])
-        mask = torch.empty(size, dtype=torch.bfloat16)  # not bool: slow to convert
+        mask = torch.empty(size, dtype=torch.bfloat16)  # converting from bool would be slow
         return torch.ge(words, round(p * _LEVELS) - _LEVELS // 2, out=mask).view(shape)
 
 
@@ -63,7 +66,7 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Returns residual + dropout(x), or dropout(x) if `residual` is None.
 
-        In training, dropout zeroes elements with probability `p` and scales the others by
+        In training, dropout zeroes elements with probability `p` and scales the other elements by
         1 / (1 - p). In evaluation, dropout(x) is `x`.
         """
         if self.training and self.p > 0:

@@ -19,14 +19,14 @@ from nmt.model.attention import Visibility, rules_of
 if TYPE_CHECKING:
     from nmt.config import Model
 
-_BLOCK = 128  # FlexAttention computes or skips squares of 128 x 128 scores
+_BLOCK = 128  # FlexAttention computes or skips blocks of 128 x 128 scores
 
 
 def flex_suits(model: Model, device: torch.device) -> bool:
     """Returns whether FlexAttention supports a model's attention in compiled layers.
 
-    FlexAttention has no dropout, and no backward pass on a CPU. It requires that d_k and d_v are
-    powers of two from 16 to 256.
+    FlexAttention does not support dropout, nor the backward pass on a CPU. It requires that d_k and
+    d_v are powers of two from 16 to 256.
     """
     is_power = all(size in (16, 32, 64, 128, 256) for size in (model.d_k, model.d_v))
     return device.type == "cuda" and model.attention_dropout == 0 and is_power
@@ -35,14 +35,14 @@ def flex_suits(model: Model, device: torch.device) -> bool:
 def with_blocks(visibility: Visibility) -> Visibility:
     """Adds a block mask, which lets FlexAttention skip fully masked blocks of 128 x 128 scores.
 
-    In packed rows, each sentence lies within one block of 128 columns, unless it has a row of its
-    own. In the base model's rows of 256 columns, about half of the scores are therefore skipped. No
-    additive mask is read or written. Unlike in `attention`'s other kernels, padding queries attend
-    to no key, and their output is 0.
+    When sentences are packed, each sentence lies within one block of 128 columns, unless it is the
+    only sentence in its row. With the base model's rows of 256 columns, about half of the scores
+    are therefore skipped. FlexAttention needs no additive mask. Unlike with the other kernels of
+    `attention`, padding queries attend to no key, and their output is 0.
 
     Args:
-        visibility: returned unchanged if it has no segments or has ancestors, or if the number of
-            queries or keys is not a multiple of 128.
+        visibility: the attention mask. It is returned unchanged if it has no segments, if it has
+            ancestors, or if the number of queries or keys is not a multiple of 128.
     """
     if visibility.segments is None or visibility.ancestors is not None:
         return visibility

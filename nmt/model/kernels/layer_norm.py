@@ -1,4 +1,4 @@
-"""Computes LayerNorm in the dtype of its input, without converted copies in fp32."""
+"""Computes LayerNorm in the dtype of its input, without fp32 copies."""
 
 import torch
 import torch.nn.functional as F
@@ -11,8 +11,8 @@ class LayerNorm(nn.LayerNorm):
     """torch's LayerNorm, computed in the dtype of its input even under autocast.
 
     On a GPU, autocast would convert input and output to fp32 and save the fp32 input for the
-    backward pass, which takes 0.7 GiB more memory in a step of the base model. The kernels compute
-    mean and variance in fp32 in either case.
+    backward pass, which would take 0.7 GiB more memory in a step of the base model. The kernels
+    compute mean and variance in fp32 in either case.
     """
 
     def initialize_weights(self, generator: torch.Generator) -> None:
@@ -21,13 +21,13 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., D)"""
-        if _is_on_cpu(x):  # autocast does not convert LayerNorm there
+        if _is_on_cpu(x):  # where autocast does not convert the input of LayerNorm
             if x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
                 return super().forward(x)
             if torch.compiler.is_compiling():  # compiled code converts in registers
                 return super().forward(x.float()).to(x.dtype)
             return _LowPrecisionLayerNorm.apply(x, self.weight, self.bias, self.eps)
-        with torch.autocast(x.device.type, enabled=False):  # the kernel requires one dtype
+        with torch.autocast(x.device.type, enabled=False):  # all inputs must have one dtype
             weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
             return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
 
@@ -39,9 +39,9 @@ def _is_on_cpu(x: Tensor) -> bool:
 class _LowPrecisionLayerNorm(torch.autograd.Function):
     """LayerNorm of bf16 input with fp32 weights on a CPU; sums weight gradients in fp32.
 
-    torch's kernel sums the gradients of all tokens in bf16, where small summands are rounded away:
-    the bias lost 33% of its gradient for 4,096 tokens and 86% for 25,000 tokens (torch 2.13). The
-    backward pass therefore uses the fp32 kernel, on chunks of rows that fit in the processor's
+    torch's kernel sums the gradients of all tokens in bf16, where small summands are rounded away.
+    With 4,096 tokens, 33% of the bias gradient was lost, and with 25,000 tokens 86% (torch 2.13).
+    The backward pass therefore uses the fp32 kernel, on chunks of rows that fit in the processor's
     cache.
     """
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from nmt.model.kernels.products import Linear, has_onednn, onednn_linear
 from nmt.model.transformer import Transformer
 
-# without VNNI, sums of two products saturate unless activations are reduced to 7 bits
+# Without VNNI, sums of two products saturate unless activations are reduced to 7 bits.
 _HAS_VNNI = torch.cpu._is_vnni_supported()
 
 Precision = Literal["fp32", "bf16", "int8"]
@@ -33,7 +33,7 @@ class PrepackedLinear(nn.Module):
         self.bias = bias
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
-        """(..., I) -> (..., O); ignores the second argument, `OutputProjection`'s embedding."""
+        """Maps (..., I) to (..., O); ignores the second argument, which OutputProjection needs."""
         return onednn_linear(x, self.prepacked, self.bias)
 
 
@@ -45,21 +45,21 @@ class Int8Linear(nn.Module):
         weight = weight.detach()
         scales = weight.abs().amax(1).clamp_(min=1e-8).double() / 127
         zeros = torch.zeros(len(weight), dtype=torch.long)
-        # torch deprecates these functions in favor of torchao, which lacks such CPU kernels
+        # torch has deprecated these functions in favor of torchao, which lacks such CPU kernels.
         with warnings.catch_warnings(action="ignore"):
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
             self.prepacked = torch.ops.quantized.linear_prepack(quantized, bias)
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
-        """(..., I) -> (..., O) fp32; ignores the second argument, as `PrepackedLinear` does."""
+        """Maps (..., I) to (..., O) fp32; ignores the second argument, as PrepackedLinear does."""
         return torch.ops.quantized.linear_dynamic(x, self.prepacked, not _HAS_VNNI)
 
 
 def prepack(transformer: Transformer, precision: Precision) -> None:
-    """Converts a model on a CPU in place to `precision`, for inference only.
+    """Converts a model on a CPU to `precision`, in place and for inference only.
 
     Raises:
-        ValueError: `precision` is int8, which this build of torch does not support.
+        ValueError: `precision` is int8, but this build of torch does not support int8 products.
     """
     if precision == "bf16":
         transformer.to(torch.bfloat16)
@@ -76,11 +76,11 @@ def prepack(transformer: Transformer, precision: Precision) -> None:
 
 
 def logits_of(transformer: Transformer, tokens: Tensor) -> Callable[[Tensor], Tensor]:
-    """Returns `Transformer.logits` restricted to the given tokens: (..., D) -> (..., n).
+    """Returns a function that computes the logits of the given tokens: (..., D) -> (..., n).
 
     Args:
         transformer: a model, prepacked or not.
-        tokens: (n,) int64.
+        tokens: token ids, (n,) int64.
     """
     rows, projection = transformer.embedding[tokens], transformer.projection
     if isinstance(projection, Int8Linear | PrepackedLinear):

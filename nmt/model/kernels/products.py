@@ -1,8 +1,8 @@
-"""Computes matrix products with the fastest library in torch.
+"""Computes matrix products with the fastest library that torch includes.
 
 For fp32 matrix products on a CPU, torch calls MKL, which uses only half the vector width on some
 processors. This module calls oneDNN instead, which also computes in fp32. On AMD Zen 5, the only
-processor measured, oneDNN is up to 2.4 times faster for the base model's products.
+processor measured, oneDNN is up to 2.4 times faster for the matrix sizes of the base model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Returns x @ weight.T + bias: (..., I), (O, I), (O) -> (..., O).
 
-    The weight may have any strides or oneDNN's layout.
+    The weight may have any strides, or oneDNN's layout.
     """
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
@@ -39,13 +39,13 @@ def _by_onednn(a: Tensor) -> bool:
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Returns a @ b without a gradient: (N, K), (K, M) -> (N, M)."""
+    """Returns a @ b, without autograd support: (N, K), (K, M) -> (N, M)."""
     is_empty_sum = not a.shape[1]  # oneDNN does not support K = 0
     return a @ b if is_empty_sum or not _by_onednn(a) else onednn_linear(a, b.t(), None)
 
 
 def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Returns bias + a @ b without a gradient, rounded once: (M), (N, K), (K, M) -> (N, M).
+    """Returns bias + a @ b, without autograd support: (M), (N, K), (K, M) -> (N, M).
 
     Args:
         bias: fp32. On a CPU, oneDNN adds the bias before it rounds the result to bf16; on other
@@ -57,9 +57,10 @@ def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
-    """Returns a.t() @ b without a gradient: (N, K), (N, M) -> (K, M), possibly not contiguous.
+    """Returns a.t() @ b, without autograd support: (N, K), (N, M) -> (K, M).
 
-    oneDNN copies its first factor to make it contiguous, so the smaller factor comes first.
+    The result may be non-contiguous. oneDNN copies its first operand to make it contiguous, so the
+    smaller matrix is used as the first operand.
     """
     if a.shape[1] <= b.shape[1] or not _by_onednn(a):
         return matmul(a.t(), b)
@@ -67,7 +68,7 @@ def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
 
 
 class _LinearFunction(torch.autograd.Function):
-    """Computes x @ weight.T + bias in `dtype`; autograd converts the gradients."""
+    """Computes x @ weight.T + bias in `dtype`; autograd converts gradients to the input dtypes."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
@@ -88,12 +89,12 @@ class _LinearFunction(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """torch's `Linear`, computed by oneDNN on a CPU, which adds the bias in the same pass.
+    """torch's `Linear`; on a CPU, oneDNN multiplies the matrices and adds the bias in one pass.
 
     Args:
         in_features: I, the width of the input.
-        rows: widths of one or more projections of the input. They are stacked in one matrix, so
-            that a single product computes all of them; O is the sum of the widths.
+        rows: the widths of one or more projections of the input. The projections are stacked in one
+            matrix, so that a single matrix product computes them all; O is the sum of the widths.
     """
 
     def __init__(self, in_features: int, *rows: int):
@@ -101,7 +102,7 @@ class Linear(nn.Linear):
         self.rows = rows
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Applies Xavier uniform (Glorot & Bengio, 2010) to each projection; sets the bias to 0."""
+        """Initializes projections with Xavier uniform (Glorot & Bengio, 2010) and biases with 0."""
         for projection in self.weight.split(self.rows):
             nn.init.xavier_uniform_(projection, generator=generator)
         self.bias.zero_()
@@ -112,7 +113,7 @@ class Linear(nn.Linear):
         return list(parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., I) -> (..., O), in autocast's dtype if autocast is on"""
+        """Maps (..., I) to (..., O), in autocast's dtype if autocast is enabled."""
         device = x.device.type
         if device != "cpu" or torch.compiler.is_compiling():
             return F.linear(x, self.weight, self.bias)

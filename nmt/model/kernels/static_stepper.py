@@ -1,9 +1,9 @@
 """Implements the step interface on tensors of fixed shapes and addresses, for CUDA graphs.
 
-A decoding step of the base model launches about 300 kernels, and if a batch has few sentences, the
-GPU waits for each launch. A CUDA graph launches all kernels at once, but always uses the same
-shapes and addresses. Shapes are therefore rounded up to a few sizes, and the step number is a
-tensor on the device. On other devices the same code runs without a graph.
+A decoding step of the base model launches about 300 kernels. If a batch has few sentences, the GPU
+waits for each launch. A CUDA graph launches all kernels at once, but always uses the same shapes
+and addresses. Shapes are therefore rounded up to a few sizes, and the step number is a tensor on
+the device. On a CPU, the same code runs without a graph.
 
 As in `stepper`, the W hypotheses of a sentence share one cache of keys and values.
 
@@ -26,7 +26,7 @@ from nmt.model.kernels.cuda_graphs import Capturer, Step
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
-# Each size needs a capture, so there are few sizes.
+# Each size needs its own capture, so there are only a few sizes.
 _FEW_SENTENCES = (1, 8, 64)  # B is one of these or a larger power of two
 _LEAST_LENGTH = 32  # S and C are this or a larger power of two
 _SHRINK = 4  # sentences move to smaller buffers once a quarter of the rows is enough
@@ -34,7 +34,7 @@ _SHRINK = 4  # sentences move to smaller buffers once a quarter of the rows is e
 
 @dataclass(frozen=True)
 class BufferSize:
-    """The sizes of a `DecodeBuffers`: B, W, S and C."""
+    """The size of `DecodeBuffers`: B, W, S and C."""
 
     sentences: int
     beam: int
@@ -43,7 +43,7 @@ class BufferSize:
 
     @classmethod
     def of(cls, sentences: int, beam: int, source: int, steps: int) -> BufferSize:
-        """Returns the smallest size with at least these values."""
+        """Returns the smallest available size that is at least as large as the given values."""
         few = (number for number in _FEW_SENTENCES if number >= sentences)
         return cls(
             next(few, _power_of_two(sentences)),
@@ -67,14 +67,19 @@ def _power_of_two(number: int) -> int:
 
 
 class StaticCache:
-    """One layer's keys and values for C steps; those of future steps are 0."""
+    """One layer's keys and values for C steps; the columns of future steps are 0.
+
+    Args:
+        keys: (B, H, P, K).
+        values: (B, H, P, V).
+        columns: indices of the current step's columns, (W,) int64.
+    """
 
     def __init__(self, keys: Tensor, values: Tensor, columns: Tensor):
-        """`keys` (B, H, P, K), `values` (B, H, P, V), `columns` of the current step (W,) int64."""
         self.keys, self.values, self.columns = keys, values, columns
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
-        """Writes a step's columns: (B, H, W, K), (B, H, W, V) -> (B, H, P, K), (B, H, P, V)."""
+        """Writes a step's columns, (B, H, W, K) and (B, H, W, V); returns all P columns."""
         self.keys.index_copy_(2, self.columns, keys)
         self.values.index_copy_(2, self.columns, values)
         return self.keys, self.values
@@ -115,7 +120,7 @@ class DecodeBuffers:
                 tensor.zero_()
 
     def tensors(self) -> Iterator[tuple[Tensor, int | None]]:
-        """Yields each tensor with one row per sentence, and the index of dimension P or None."""
+        """Yields each tensor with one row per sentence, with its dimension of size P or None."""
         yield self.segments, None
         yield self.ancestors, 2
         for cache, memory in zip(self.caches, self.memory, strict=True):
@@ -125,7 +130,7 @@ class DecodeBuffers:
                 yield tensor, None
 
     def step(self) -> Tensor:
-        """Returns the logits (B, W, vocabulary) of the token after `tokens`.
+        """Returns the logits (B, W, vocabulary size) for the tokens that follow `tokens`.
 
         After `capture`, every call overwrites and returns the same tensor.
         """
@@ -163,7 +168,7 @@ class StaticStepper:
     """An equivalent of `Stepper` with tensors of fixed shapes and addresses."""
 
     def __init__(self, pool: Buffers, src: Tensor, beam: int, max_length: int):
-        """Encodes the sources and prepares to decode; for the arguments see `Stepper`."""
+        """Encodes the sources and prepares for decoding; for the arguments, see `Stepper`."""
         self._pool, self.sentences, self.max_length = pool, len(src), max_length
         transformer, tokens = pool.transformer, Tokens.of_rows(src)
         self.steps_taken = 0
@@ -178,9 +183,9 @@ class StaticStepper:
             keys[:B, :, :S], values[:B, :, :S] = own_keys, own_values
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Returns logits as `Stepper.step` does; the next step overwrites them."""
+        """Returns logits as `Stepper.step` does; the next step overwrites these logits."""
         if self.steps_taken == self.max_length:
-            raise ValueError(f"More than {self.max_length} steps.")
+            raise ValueError(f"`max_length` is {self.max_length}, so no more steps can be taken.")
         if self.steps_taken == self.buffers.size.steps:
             self._move(slice(self.sentences), 2 * self.steps_taken)
         self.buffers.tokens[: self.sentences] = last_tokens
@@ -189,12 +194,12 @@ class StaticStepper:
         return self.buffers.step()[: self.sentences]
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only `sentences`, which are (b,) int64 indices in ascending order."""
+        """Keeps only the sentences with the given indices, (b,) int64 in ascending order."""
         self.sentences = len(sentences)
         self._move(sentences, self.buffers.size.steps)
 
     def _move(self, rows: Tensor | slice, steps: int) -> None:
-        """Copies the given rows into buffers of the required size, possibly the current ones."""
+        """Copies the given rows into buffers of the required size, possibly the current buffers."""
         old, former = self.buffers, self.buffers.size
         size = BufferSize.of(self.sentences, former.beam, former.source, steps)
         if size.sentences * _SHRINK > former.sentences:
