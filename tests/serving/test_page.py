@@ -333,6 +333,7 @@ def test_attention_by_layer_and_head_and_as_a_table(visit):
     again.first.click()
     expect(page.locator("#walk-token")).to_contain_text("Encoder, reading")
     expect(page.locator(".large .says")).to_contain_text("Encoder attention, layer 2, head 1")
+    expect(again).to_have_count(0)
 
 
 def test_the_same_view_in_a_file_with_two_models_weights(browser):
