@@ -1,4 +1,4 @@
-"""Lists the settings and results that the paper states; no other module repeats them.
+"""Lists the settings and results stated in the paper; no other module repeats them.
 
 The paper is Vaswani et al. (2017), https://arxiv.org/abs/1706.03762. Settings have the same names
 here as in a configuration file. The paper states results without confidence intervals, and BLEU
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 # Settings from §3, §5 and §6.1. The vocabulary has "about 37000" tokens. 0 and None mark features
-# that the paper does not use. checkpoint_every is the ten minutes of §6.1 at the speed in §5.2.
-# precision is fp32 because §6.1 mentions single precision.
+# that the paper does not use. checkpoint_every corresponds to the ten minutes of §6.1 at the
+# training speed given in §5.2. precision is fp32 because §6.1 mentions single precision.
 BASE: dict[str, Any] = {
     "model.encoder_layers": 6, "model.decoder_layers": 6, "model.d_model": 512,
     "model.d_ff": 2048, "model.heads": 8, "model.d_k": 64, "model.d_v": 64,

@@ -1,6 +1,6 @@
 """Defines Translator, which splits long texts, searches for translations, and joins the results.
 
-This module imports torch only for models in PyTorch, so that exported models work without torch.
+This module imports torch only for PyTorch models, so that exported models work without torch.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Translator:
     cannot share a Translator, because it cannot be pickled, copied or used in a forked process.
 
     Args:
-        engine: the search with the model, in PyTorch or in CTranslate2.
+        engine: searches for translations with the model, in PyTorch or in CTranslate2.
         config: the model's configuration. `data.max_length` limits the length of a source, and
             `decoding` provides the default options.
 
@@ -100,7 +100,8 @@ class Translator:
 
         Args:
             transformer: the model, in evaluation mode.
-            target_symbols: the only symbols of the vocabulary that may be generated.
+            target_symbols: the symbols of the vocabulary that may be generated; all other symbols
+                are excluded.
             others: the other models of an ensemble, with the same vocabulary.
             shortlist: selects the tokens that may be generated; None: all tokens.
         """
@@ -176,9 +177,9 @@ class Translator:
         """Loads a model from a model directory, a checkpoint directory or a run directory.
 
         A directory that `nmt export` has written for CTranslate2 is loaded without torch. For such
-        a model, the arguments `precision`, `ensemble` and `shortlist` are not supported, and
-        neither are sampling, glossaries, `score` and `token_log_probabilities`. The scores of its
-        translations exclude the tokens of a prefix.
+        a model, the arguments `precision`, `ensemble` and `shortlist` are not supported, nor are
+        sampling, glossaries, `score` and `token_log_probabilities`. The scores of its translations
+        exclude the tokens of a prefix.
 
         Args:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
@@ -299,7 +300,7 @@ class Translator:
         for found in translator.stream(open("news.en")): print(found.text)
 
         Args:
-            texts: an iterable, which is read lazily. A line end at the end of a text is ignored.
+            texts: an iterable, which is read lazily. A line ending at the end of a text is ignored.
             prefix: prefix of every translation.
             window: maximum number of texts that are read, sorted by length and translated together.
                 A smaller window lowers both latency and throughput.
@@ -413,8 +414,8 @@ class Translator:
     ) -> None:
         """Searches again, with the required terms, for parts whose best translation lacks a term.
 
-        All other parts keep their best translation. Then removes translations that contain fewer
-        required terms than the best translation of the same part.
+        All other parts keep their best translation. Afterwards, translations are removed if they
+        contain fewer required terms than the best translation of the same part.
         """
         required = [glossary.required(self._text(part.tokens)) for part in parts]
         lacking = [i for i, some in enumerate(found) if unmet(required[i], some[0].text)]
@@ -574,7 +575,7 @@ class Translator:
 
 
 def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
-    """Decodes a hypothesis to text without line ends, tabs or control characters."""
+    """Decodes a hypothesis to text without line breaks, tabs or control characters."""
     return tokenizer.normalize(tokenizer.decode(tokens))
 
 

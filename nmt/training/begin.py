@@ -1,4 +1,4 @@
-"""Starts or resumes a run: opens its data and its directory, and creates or restores the model."""
+"""Prepares a run for training: opens its data and directory, and creates or restores its model."""
 
 import os
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def target_symbols(self) -> list[str]:
-        """Returns the symbols of the vocabulary that occur in training targets."""
+        """Returns the symbols of the vocabulary that occur in the training targets."""
         symbols: list[str] = self.facts["target_symbols"]
         return symbols
 
@@ -67,7 +67,7 @@ class Training:
     optimizer: Optimizer
     best: Best
     elapsed_s: float = 0.0  # seconds of training up to the checkpoint that the run resumes from
-    path: FastPath | None = None  # execution path of the run so far, see `choose_path`
+    path: FastPath | None = None  # execution path used so far (see `choose_path`)
     copy: InferenceCopy = field(default_factory=InferenceCopy)  # used for translation in validation
 
     def state(self, step: int, elapsed_s: float) -> State:
@@ -87,10 +87,11 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
     """Opens a run's prepared data on every rank; the main process also sets up the run directory.
 
     Args:
-        note: Called with each changed setting if a run without checkpoints starts over.
+        note: Called with a message for each changed setting if a run without checkpoints starts
+            over.
 
     Raises:
-        InputError: the data has not been prepared, the directory holds another run, the data and
+        InputError: the data has not been prepared, the directory contains another run, the data and
             the tokenizer do not belong together, or ranks have different data.
         NoModelError: the run was trained on different data, or the prepared data is damaged.
     """
@@ -119,7 +120,7 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
 
 
 def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
-    """Replaces the value "auto" of `training.compile` with the value for the run in `directory`.
+    """Returns `config` with a `training.compile` value of "auto" resolved to true or false.
 
     A new run compiles layers if a GPU is available. The run directory records this choice, so that
     a resumed run makes the same choice on any device.
@@ -165,7 +166,8 @@ def be_deterministic(wanted: bool) -> None:
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(wanted)
-    # This mode would fill newly allocated memory, but training never reads uninitialized memory.
+    # In deterministic mode, torch would also fill new tensors, but training reads no uninitialized
+    # memory.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 

@@ -24,7 +24,7 @@ class Board:
     """
 
     def __init__(self, folder: Path, step: int):
-        from torch.utils.tensorboard import SummaryWriter  # slow to import, not always needed
+        from torch.utils.tensorboard import SummaryWriter  # slow to import and not always needed
 
         self._folder, self._writer = folder, SummaryWriter(folder, purge_step=step + 1)
 

@@ -15,14 +15,15 @@ from torch import nn
 
 from nmt.model.transformer import Transformer
 
-# A layer is compiled separately as the first or a later layer of its stack (only the first layer
-# computes the attention bias), with or without dropout (`fast_paths` runs both), and for each shape
-# of micro-batches (`layout.fixed_shape`). torch's default limit is 8 versions.
+# Separate versions of a layer are compiled for the first layer and for the later layers of a stack
+# (only the first layer computes the attention bias), with and without dropout (`fast_paths` runs
+# both), and for each shape of micro-batches (`layout.fixed_shape`). By default, torch allows 8
+# versions.
 _VERSIONS = 32
 
 
 def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
-    """Sets each layer to be compiled at its first call; parameter names do not change."""
+    """Enables compilation of each layer at its first call; parameter names do not change."""
     torch._dynamo.config.recompile_limit = _VERSIONS
     # Otherwise torch would split the graphs of layers at the bucket boundaries of
     # DistributedDataParallel. Communication overlaps with the backward pass even without the split.
@@ -45,7 +46,7 @@ def is_compiled(transformer: Transformer) -> bool:
 
 
 def uncompiled(transformer: Transformer) -> AbstractContextManager[object]:
-    """Disables compiled layers within the block, where input shapes differ from call to call."""
+    """Runs layers uncompiled within the block, for code whose input shapes vary between calls."""
     if not is_compiled(transformer):
         return nullcontext()
     return torch.compiler.set_stance("force_eager")

@@ -36,7 +36,7 @@ class Console:
         self._bar.update(1)
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Shows a step's values from log.jsonl and, without a progress bar, the remaining time."""
+        """Shows a step's log entry and, if there is no progress bar, the estimated time left."""
         step, missing = facts["step"], self._max_steps - facts["step"]
         text = (
             f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "

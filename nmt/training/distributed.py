@@ -29,8 +29,8 @@ from nmt.model.devices import avoid_cudnn, is_gpu
 from nmt.system import cpu_name
 from nmt.training.peers import Peers, own_process
 
-# A second signal within this time belongs to the same request: a scheduler may signal every process
-# and torchrun, which forwards the signal.
+# Signals within this time count as one request: a scheduler may signal torchrun, which forwards the
+# signal, and also every process directly.
 _ONE_REQUEST_S = 2.0
 # Process groups are never freed. When the last reference to a group is dropped, which would happen
 # in DistributedDataParallel, gloo joins its threads while it holds the GIL. If one of these threads
@@ -95,11 +95,11 @@ class Ranks:
         return list(map(_added, columns[: len(values)])), list(map(max, columns[len(values) :]))
 
     def sum(self, values: list[float]) -> list[float]:
-        """Returns the sum over ranks of each value, in float64 and the same on every rank."""
+        """Returns the float64 sum of each value over all ranks, which is the same on every rank."""
         return list(map(_added, zip(*self._rows(values), strict=True)))
 
     def max(self, value: int) -> int:
-        """Returns the maximum of `value` over ranks, the same on every rank."""
+        """Returns the maximum of `value` over all ranks, which is the same on every rank."""
         return int(max(row[0] for row in self._rows([value])))
 
     def _rows(self, values: list[float]) -> list[list[float]]:
@@ -171,7 +171,7 @@ class Ranks:
 
 
 def _added(values: Sequence[float]) -> float:
-    """Adds values in order, because the rounding of `sum` depends on the Python version."""
+    """Adds values from left to right; the rounding of `sum` depends on the Python version."""
     return reduce(add, values)
 
 
@@ -194,7 +194,7 @@ def world_size() -> int:
 
 
 def _number(name: str, default: int, least: int = 0, most: int = 2**31 - 1) -> int:
-    """Reads an integer that torchrun or a scheduler set in the environment."""
+    """Reads an integer from an environment variable that torchrun or a scheduler sets."""
     text = os.environ.get(name, str(default))
     if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
         raise InputError(
@@ -260,7 +260,8 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
         _await_master(timeout_s)
         # Ranks exchange values on the CPU, so that no step has to wait for a GPU.
         dist.init_process_group("gloo", timeout=timeout)
-        # NCCL ends the process after its timeout, but the host must report the cause before.
+        # NCCL's timeout is longer, because NCCL then ends the process, and the host must report the
+        # cause before that.
         gradient_group = dist.new_group(backend="nccl", timeout=2 * timeout) if has_gpu else None
         _kept.extend([dist.group.WORLD, gradient_group])
         server = dist.TCPStore(*_master(), is_master=False, timeout=timeout)
@@ -276,7 +277,7 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
 
 
 def _master() -> tuple[str, int]:
-    """Returns the main process's address and port, which the environment must define."""
+    """Returns the main process's address and port, from MASTER_ADDR and MASTER_PORT."""
     return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0, most=65_535)
 
 

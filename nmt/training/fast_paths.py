@@ -29,7 +29,7 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.step import autocast
 
 _PLAIN_TOKENS = 2048  # tokens per call of plain code; their fp32 logits take 300 MB
-_TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; for bf16, the spacing just below 1
+_TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; for bf16, the gap between numbers below 1
 _NAMES: dict[FastPath, str] = {
     "flex": "compiled layers with FlexAttention",
     "compiled": "compiled layers",
@@ -124,7 +124,7 @@ class _Measured:
     """The loss and the gradient norms of a micro-batch, per target token, or their errors."""
 
     loss: float
-    gradients: dict[str, float]  # gradient norm by parameter
+    gradients: dict[str, float]  # gradient norm by parameter name
 
     @property
     def norm(self) -> float:
@@ -162,14 +162,14 @@ class Reference:
         return replace(reference, errors=reference._errors(loss_module, pieces, config))
 
     def problem(self, loss_module: TransformerLoss, batch: Batch, config: Config) -> str | None:
-        """Checks the model's current execution path; returns a problem's description or None.
+        """Returns a description of the problem with the model's execution path, or None.
 
         The loss and each parameter's gradient are compared with their fp32 values. An error may be
         at most twice the error of plain code in the run's precision, plus `_TOLERANCE` times the
         size of the fp32 value. The size of a gradient is its norm plus a hundredth of the total
-        norm. Code with dropout is compiled separately and samples different masks than plain code.
-        With dropout, only a loss between half and twice the fp32 loss and finite gradients are
-        therefore required.
+        norm. With dropout, the code is compiled separately and samples different masks than plain
+        code. Therefore, the checks with dropout require only a loss between half and twice the fp32
+        loss, and finite gradients.
 
         Raises:
             InputError: memory ran out.

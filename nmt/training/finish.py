@@ -103,7 +103,7 @@ def _mean_or_best(
 
 
 def _described(facts: Mapping[str, Any]) -> str:
-    """Describes the checkpoints that became the finished model, and the scores that were compared.
+    """Describes the checkpoints from which the finished model was made, and the scores compared.
 
     A description is, for example, "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8,
     12 (BLEU 1.900)".

@@ -22,7 +22,8 @@ IF_DIVERGED = (  # the remedy in messages
     "Start a new run in another training.run_directory, and lower training.learning_rate_factor, "
     "raise training.warmup_steps, or set or lower training.gradient_clip."
 )
-# A run ends after this many consecutive steps that are worse than guessing; fewer may be a spike.
+# A run ends after this many consecutive steps whose loss is worse than guessing; fewer such steps
+# may be a loss spike.
 _PATIENCE_STEPS = 100
 
 
@@ -126,7 +127,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
         mean: the validation of the averaged model, as an entry of log.jsonl.
         best: the best validation of a single checkpoint. If `best.step` is None, the averaged model
             is not compared with a checkpoint.
-        by: the measure for the comparison.
+        by: the measure by which the averaged model and the checkpoint are compared.
     """
     found = []
     if not has_learned(mean):

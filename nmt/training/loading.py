@@ -32,7 +32,7 @@ LoadedStep = tuple[
 def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Iterator[LoadedStep]]:
     """Yields an iterator over the steps after `after`, with tensors on the rank's device.
 
-    Taking a step from the iterator can raise the errors of `Plan.steps`.
+    Advancing the iterator may raise any exception that `Plan.steps` raises.
 
     Args:
         is_compiled: whether layers are compiled (see `shape`).

@@ -1,4 +1,4 @@
-"""The training loop: optimizer steps, checkpoints and validations.
+"""Implements the training loop: optimizer steps, checkpoints and validations.
 
 The result of a run depends only on the configuration, the prepared data and the number of steps.
 The batches, dropout masks and learning rate of a step do not depend on earlier steps. A checkpoint
@@ -115,7 +115,7 @@ class _Loop:
             self._results.read()
 
     def _requests(self) -> list[float]:
-        """Returns the stop signal's number (0: none) and the main process's elapsed seconds."""
+        """Returns the stop signal's number (0 if none) and the main process's elapsed seconds."""
         return [self._stop.signal_number, self._log.elapsed_s if self._run.ranks.is_main else 0.0]
 
     def save_and_validate(self, step: int) -> End | None:
@@ -218,7 +218,7 @@ class _Results:
 def _after_a_discarded_pass(
     training: Training, steps: Iterator[LoadedStep]
 ) -> Iterator[LoadedStep]:
-    """Runs one backward pass whose gradients are discarded, and returns the same steps.
+    """Runs a backward pass whose gradients are discarded; returns an iterator over the same steps.
 
     DistributedDataParallel rebuilds its buckets after its first pass, and with three ranks or more
     the buckets determine the order in which the ranks' gradients are added. With the additional

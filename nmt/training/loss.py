@@ -28,14 +28,14 @@ _LEAST = torch.finfo(torch.float32).tiny  # keeps logarithms of probabilities fi
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Computes the summed smoothed and unsmoothed loss; the forward pass computes gradients, too.
+    """Computes the summed losses of tokens; the forward pass also computes the gradients.
 
     Let z be the logits of a token, p = softmax(z), and y the label. Then nll = -ln p_y, the
     smoothed loss is nll + epsilon (z_y - mean z), and its gradient with respect to z_v is
     p_v - epsilon / V - (1 - epsilon) [v = y]. The mean of the logits and the term epsilon / V are
     computed from the mean of the embedding's rows and the sum of the hidden states. Each logit is
     therefore written once and converted to p in place, and p is read only by one sum and by the two
-    matrix products of the gradient.
+    matrix multiplications for the gradient.
 
     Just below 1, bf16 numbers are 2^-8 apart, which is too coarse for p_y - (1 - epsilon) if the
     label is likely. If the label's probability exceeds one half, the probability is therefore
@@ -147,7 +147,7 @@ class TransformerLoss(nn.Module):
         super().__init__()
         self.transformer = transformer
         self.label_smoothing = label_smoothing
-        self.is_plain = False  # whether torch's cross-entropy is computed for all logits at once
+        self.is_plain = False  # whether to use torch's cross-entropy, on all logits at once
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Returns the micro-batch's smoothed loss and negative log-likelihood.

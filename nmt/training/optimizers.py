@@ -233,8 +233,8 @@ def restore_state(
     found = {name.partition(".")[0] for name in tensors}
     if found != {*states}:
         raise NoModelError(
-            f"{folder} has wrong optimizer states: {', '.join(sorted(found)) or 'none'} instead of "
-            f"{', '.join(states)}. Restore it from a copy."
+            f"{folder} has the wrong optimizer states: {', '.join(sorted(found)) or 'none'} "
+            f"instead of {', '.join(states)}. Restore it from a copy."
         )
     for name, tensor in tensors.items():
         if name.startswith("exp_avg_sq.") and tensor.min() < 0:

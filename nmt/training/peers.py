@@ -1,6 +1,6 @@
 """Monitors the other ranks of a run: whether they are still running, and how they ended.
 
-For this, the ranks communicate through a separate store, because the process group fails when a
+The ranks communicate through a separate key-value store, because the process group fails when a
 rank is lost.
 """
 
@@ -20,7 +20,7 @@ from nmt.system import machine_and_namespace, process_descriptor
 
 _LAST_WORDS_S = 5.0  # maximum wait for the other ranks' reports of how they ended
 _LOOK_AT_STORE_S = 1.0
-_LEAVING_S = 15.0  # time for a rank to end by itself; torchrun allows 30 s after the first ended
+_LEAVING_S = 15.0  # time for a rank to end by itself; torchrun allows 30 s after the first end
 _ENDING = "ending"  # key that every report sets in the store, in addition to the rank's own key
 
 Process = tuple[str, str, int]  # machine, PID namespace, PID

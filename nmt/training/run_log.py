@@ -80,10 +80,11 @@ class RunLog:
 
     @property
     def elapsed_s(self) -> float:
-        """Returns the seconds of training so far, including validation and saving.
+        """Returns the training time so far in seconds, including validation and saving.
 
-        A resumed run continues from the value in its checkpoint. The time for steps that were lost
-        after the checkpoint is not counted, nor is the time in which the run was stopped.
+        A resumed run continues from the value in its checkpoint. Time spent on steps after this
+        checkpoint, which are lost and repeated, is not counted, nor is the time during which the
+        run was stopped.
         """
         return time.monotonic() - self._began
 

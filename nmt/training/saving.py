@@ -1,4 +1,4 @@
-"""Writes checkpoints; with a GPU, in a thread while the training continues.
+"""Writes checkpoints; when training on a GPU, in a thread while training continues.
 
 On a CPU, no thread is used, because the thread would take a core from training and need a copy of
 the weights and the optimizer's state.
@@ -74,13 +74,13 @@ class CheckpointWriter:
             self.wait()
 
     def wait(self) -> None:
-        """Waits for the last write, and re-raises its exception."""
+        """Waits for the last write, and re-raises its exception if it failed."""
         last, self._last = self._last, None
         if last:
             last.result()
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Calls `write`; with a GPU, waits for the previous write and calls it in the thread."""
+        """Calls `write`; with a GPU, calls it in the thread after the previous write has ended."""
         if is_gpu(self._run.ranks.device):
             self.wait()
             self._last = self._thread.submit(write)

@@ -21,7 +21,10 @@ def learning_rate(config: Config, step: int) -> float:
 
 
 def peak_step(config: Config) -> int:
-    """Returns the first step at the peak rate: the last of the warm-up, or of a shorter run."""
+    """Returns the first step at the peak learning rate.
+
+    This is the last step of the warm-up, or of the run if the run is shorter.
+    """
     return min(config.training.warmup_steps, config.training.max_steps)
 
 

@@ -65,7 +65,7 @@ class StepResult:
         loss, nll = (each / self._divisor for each in sums)
         if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
             raise DivergedError(
-                f"Training diverged in step {self._step}: loss {loss}, gradient norm "
+                f"Training diverged at step {self._step}: loss {loss}, gradient norm "
                 f"{gradient_norm}. {IF_DIVERGED}"
             )
         return loss, nll, gradient_norm, requests
@@ -103,9 +103,9 @@ def _mark(device: torch.device) -> torch.cuda.Event | None:
 def autocast(config: Config, device: torch.device) -> torch.autocast:
     """Returns the autocast context for `training.precision`.
 
-    With bf16, matrix products with the fp32 weights are computed in bf16. `Transformer.embed`
-    converts the residual stream to bf16, and `smoothed_cross_entropy` computes the logits in bf16.
-    The setting does not affect translation (see `Translator.load`).
+    With bf16, matrix multiplications with the fp32 weights are computed in bf16.
+    `Transformer.embed` converts the residual stream to bf16, and `smoothed_cross_entropy` computes
+    the logits in bf16. The setting does not affect translation (see `Translator.load`).
     """
     low = config.training.precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=low)

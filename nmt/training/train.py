@@ -1,4 +1,4 @@
-"""Trains a run, from the start or from its newest checkpoint, and writes the finished model."""
+"""Trains the model of a run, from scratch or from a checkpoint, and writes the finished model."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -80,7 +80,7 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
 
 
 def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) -> None:
-    """Trains a run from a checkpoint or from the start, and writes its finished model."""
+    """Trains the model of a run, from a checkpoint or from scratch; writes the finished model."""
     training, step = begin_training(run, start, note), start.step if start else 0
     with _log(training, step) as log:
         if start:

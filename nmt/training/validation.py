@@ -51,7 +51,7 @@ class Validation:
 
     @property
     def ppl(self) -> float:
-        """Returns the perplexity, at most e^700."""
+        """Returns the perplexity, limited to e^700."""
         return math.exp(min(self.nll, 700.0))
 
     @property
@@ -183,7 +183,7 @@ def validate(
 def _translated(
     translator: Translator, pairs: Sequence[TokenPair], stop: StopRequest
 ) -> list[Sample]:
-    """Returns each pair's source and reference, decoded from token ids, and its translation."""
+    """Returns the source, reference and translation of each pair as text."""
     decode = translator.tokenizer.decode
     sources = [decode(pair.source.tolist()) for pair in pairs]
     references = [decode(pair.target.tolist()) for pair in pairs]
@@ -220,7 +220,7 @@ def _losses(
     device: torch.device,
     stop: StopRequest,
 ) -> list[float]:
-    """Computes the loss on the references of pairs, without loss weights.
+    """Computes the loss on the references of `pairs`, without loss weights.
 
     If the model has learned positions, pairs with more tokens than positions are omitted.
 
