@@ -27,14 +27,14 @@ from nmt.model.positions import rotated
 if TYPE_CHECKING:  # nmt.config reads files, which the model does not need
     from nmt.config import Model
 
-_MOST_WEIGHTS = 1 << 24  # maximum number stored if no gradient needs them; 64 MiB in fp32
+_MOST_WEIGHTS = 1 << 24  # maximum number of weights stored without gradients; 64 MiB in fp32
 
 KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
 
 @dataclass(eq=False)
 class Visibility:
-    """An attention mask, expressed as rules.
+    """An attention mask that is defined by rules.
 
     A query can attend to a key if all rules that are set allow it. `attention` converts the rules
     into an additive bias and caches the bias in this object, which all layers of a stack share.
@@ -62,7 +62,7 @@ class Visibility:
     ancestors: Tensor | None = None
     causal: bool = False
     window: int | None = None
-    is_plain: bool = False  # use matrix products on any device, and no fused kernel
+    is_plain: bool = False  # multiply matrices on any device, without a fused kernel
     blocks: BlockMask | None = None  # FlexAttention's mask for compiled layers, see `with_blocks`
     _bias: Tensor | None = field(default=None, init=False, repr=False)
 
@@ -144,11 +144,11 @@ def attention(
 ) -> Tensor:
     """Computes softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
 
-    On a CPU, this function uses separate matrix products. For inputs as long as a sentence, they
-    are 3 to 6 times faster than torch's fused kernel in the bf16 backward pass, and 2 to 8 times
-    faster in the forward pass of a decoding step. Without gradients and dropout, inputs with more
-    than 2^24 attention weights use the fused kernel, which needs less memory if d_k and d_v are
-    equal.
+    On a CPU, this function uses separate matrix multiplications. For inputs as long as a sentence,
+    these are 3 to 6 times faster than torch's fused kernel in the bf16 backward pass, and 2 to 8
+    times faster in the forward pass of a decoding step. Without gradients and dropout, inputs with
+    more than 2^24 attention weights use the fused kernel, which needs less memory if d_k and d_v
+    are equal.
 
     Args:
         query, key, value: (R, H, T, K), (R, H, S, K), (R, H, S, V).

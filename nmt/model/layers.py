@@ -24,7 +24,7 @@ from nmt.model.kernels.products import Linear
 if TYPE_CHECKING:
     from nmt.config import Model
 
-LAYER_NORM_EPSILON = 1e-5  # torch's default; the paper does not state it
+LAYER_NORM_EPSILON = 1e-5  # torch's default; the paper gives no value
 
 
 class RMSNorm(nn.RMSNorm):
@@ -38,7 +38,7 @@ class RMSNorm(nn.RMSNorm):
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., D) -> (..., D)"""
+        """Normalizes the last dimension: (..., D) -> (..., D)."""
         with torch.autocast(x.device.type, enabled=False):  # autocast would convert x to fp32
             return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
 
@@ -68,7 +68,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(model.activation_dropout, randomness)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(R, C, D) -> (R, C, D)"""
+        """Maps (R, C, D) to (R, C, D)."""
         return self.outer(self.dropout(self.units(x)))
 
     def units(self, x: Tensor) -> Tensor:
@@ -162,5 +162,5 @@ class OutputProjection(nn.Module):
     """
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
-        """(..., D), (V, D) -> (..., V)"""
+        """Computes logits: (..., D), (V, D) -> (..., V)."""
         return F.linear(hidden, embedding)

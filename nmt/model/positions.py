@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-_LEAST_ROWS = 512  # positions in the smallest table
+_LEAST_ROWS = 512  # number of positions in the smallest table
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
@@ -73,12 +73,12 @@ class LearnedPositions(nn.Module):
 
 
 class RotaryPositions(nn.Module):
-    """A placeholder for rotary positions, which `SelfAttention` applies to queries and keys."""
+    """A placeholder for rotary encodings, which `SelfAttention` applies to queries and keys."""
 
     max_length: int | None = None
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """Returns a scalar 0 to add to embeddings, whatever the positions are."""
+        """Returns a scalar 0 to add to embeddings, regardless of the positions."""
         return torch.zeros((), device=positions.device)
 
 

@@ -24,7 +24,7 @@ class GrowingCache:
     """One layer's keys and values, in preallocated tensors that grow when they are full."""
 
     def __init__(self, first_capacity: int, max_columns: int):
-        """Sets the initial capacity in columns; it doubles when full, up to `max_columns`."""
+        """Sets the initial capacity in columns; a full cache doubles it, up to `max_columns`."""
         self.capacity, self.max_columns = min(first_capacity, max_columns), max_columns
         self.columns = 0
         self.keys: Tensor | None = None  # (B, H, capacity, K)

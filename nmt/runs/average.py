@@ -34,7 +34,7 @@ def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
         if not tensor.div_(len(models)).isfinite().all():
             raise NoModelError(
                 f"The mean of {first.directory} and the other models cannot be computed: the sum "
-                f"of their tensors {name} exceeds the range of fp32. Training has probably "
+                f"of their {name} tensors exceeds the range of fp32. Training has probably "
                 "diverged. Train again with a lower training.learning_rate_factor."
             )
     return mean
@@ -44,15 +44,15 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """Writes the mean of a run's last valid checkpoints as a model directory.
 
     Like `nmt train` at the end of a run, this function averages the checkpoints at multiples of
-    `training.checkpoint_every` and the newest checkpoint. It ignores checkpoints that were saved at
-    other steps, because the run was stopped or because a validation was the best.
+    `training.checkpoint_every` and the newest checkpoint. It ignores checkpoints at other steps,
+    which are saved when a run is stopped or when a validation is the best so far.
 
     Args:
         last: number of checkpoints to average.
         note: Called with a message for each checkpoint that is skipped.
 
     Returns:
-        The steps whose checkpoints were averaged, ascending.
+        The steps whose checkpoints were averaged, in ascending order.
 
     Raises:
         InputError: there are fewer than `last` valid checkpoints, or `output` already exists or is
@@ -89,7 +89,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
 
 
 def finished_step(own: RunIdentity) -> int | None:
-    """Returns the step of a run's finished model, or None if the run has no valid one."""
+    """Returns the step of a run's finished model, or None if there is no valid finished model."""
     model = own.directory.model
     try:
         return open_in_run(own, model, manifest.read(model, "model")).step
@@ -105,7 +105,7 @@ def write_finished(
     facts: Mapping[str, Any],
     note: Note,
 ) -> None:
-    """Writes a run's finished model; first renames `model` if it has files that nmt did not create.
+    """Writes a run's finished model; first renames `model` if it contains files not created by nmt.
 
     Args:
         files, facts: see `save_model`.

@@ -1,8 +1,8 @@
 """Writes and reads training checkpoints: the weights, the optimizer's state, and the step.
 
-A checkpoint is a directory, for example `RUN/checkpoints/step-00001000/`, which is valid once it
-has a manifest. A run resumes from the newest valid checkpoint; damaged checkpoints are reported and
-not removed.
+A checkpoint is a directory, such as `RUN/checkpoints/step-00001000/`, and is valid once it contains
+a manifest. A run resumes from the newest valid checkpoint; damaged checkpoints are reported but not
+removed.
 """
 
 import os
@@ -26,7 +26,7 @@ from nmt.storage.names import OPTIMIZER, STATE
 
 HASHES = ("tokenizer_sha256", "data_sha256")
 _STATE_SINCE = "state"  # key of the manifest (see `record_state`)
-_OPTIMIZER_STATES_KEPT = 2  # those of the newest checkpoints; older checkpoints are only averaged
+_OPTIMIZER_STATES_KEPT = 2  # for the newest checkpoints; older checkpoints are only averaged
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def save(
 
     Args:
         files: see `save_model`.
-        facts: entries to add to the manifest, in addition to `step`.
+        facts: the manifest's entries in addition to `step`.
     """
     path = run.checkpoint(checkpoint.step)
     if os.path.lexists(path):  # a damaged checkpoint, skipped when the run was resumed

@@ -17,7 +17,7 @@ from nmt.storage.names import CONFIG, CTRANSLATE2_WEIGHTS, TOKENIZER
 if TYPE_CHECKING:
     import ctranslate2
 
-KIND = "ctranslate2"  # kind of the manifest
+KIND = "ctranslate2"  # the kind given in the manifest
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     try:
         engine = ctranslate2.Translator(str(path), device=kind, device_index=int(index or 0))
     except (RuntimeError, ValueError) as error:
-        remedy = "Export" if kind == "cpu" else "Choose device cpu, or export"
+        remedy = "Export" if kind == "cpu" else "Set the device to cpu, or export"
         raise InputError(
             f"CTranslate2 cannot load {path} ({error}). {remedy} the model again."
         ) from None

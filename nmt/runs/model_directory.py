@@ -1,10 +1,10 @@
 """Reads and writes model directories: configuration, tokenizer and weights with a manifest.
 
-A model may come from an untrusted source together with a manifest that fits its files, so the
-manifest protects only against accidental damage. Three rules prevent a model from running code,
-crashing the process or filling the memory. The YAML parser is strict. The tokenizer must have the
-form that nmt writes. The names, types and shapes of the tensors must match the configuration; they
-are read before the tensors, from a header of limited size.
+A model from an untrusted source may include a manifest that matches its files, so the manifest
+protects only against accidental damage. Three rules prevent a model from running code, crashing the
+process or filling the memory. The YAML parser is strict. The tokenizer must have the form that nmt
+writes. The names, types and shapes of the tensors must match the configuration; they are read
+before the tensors, from a header of limited size.
 """
 
 import os
@@ -239,8 +239,8 @@ def open_in_run(
     """Opens a model or checkpoint of a run.
 
     Raises:
-        NoModelError: `open_model` raises it, the directory's name is that of another step, or the
-            model was trained with different settings or data than the run.
+        NoModelError: `open_model` raises it, the directory's name contains the number of another
+            step, or the model was trained with different settings or data than the run.
         InputError: the operating system cannot read the directory.
     """
     try:

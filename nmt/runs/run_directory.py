@@ -16,7 +16,7 @@ from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.storage import atomic, manifest, names
 from nmt.storage.opening import entries, refuse_not_utf8, small_file
 
-_PLACES = {  # settings with paths of data, which may change; checkpoints contain the data's hash
+_PLACES = {  # data paths, which may change because checkpoints contain the data's hash
     "data.directory", "data.train", "data.validation", "data.test",
 }  # fmt: skip
 _MAX_CONFIG_BYTES = 1_000_000
@@ -84,7 +84,7 @@ class RunDirectory:
 
     @property
     def log(self) -> Path:
-        """The path of the log, which contains a JSON object for each logged step and event."""
+        """The path of the log, which contains a JSON object for each logged step or event."""
         return self.path / names.LOG
 
     @property
@@ -210,7 +210,10 @@ class RunDirectory:
         )
 
     def refuse_other_data(self, hashes: Mapping[str, str]) -> None:
-        """Raises NoModelError if the run was trained on other data, as its data manifest shows."""
+        """Raises NoModelError if the run was trained on different data.
+
+        The data manifest in the run directory identifies the data of the run.
+        """
         try:
             former = manifest.read(self.path, "data", names.DATA_MANIFEST)
         except InputError:  # without it, each checkpoint is compared when it is opened
@@ -248,7 +251,7 @@ class RunIdentity:
     data: dict[str, Any] | None  # the manifest of the prepared data; None if it cannot be read
 
     def refuse_foreign(self, folder: Path, content: dict[str, Any]) -> None:
-        """Raises NoModelError if a checkpoint or model was trained with other data or settings.
+        """Raises NoModelError if a checkpoint or model was trained with different data or settings.
 
         Settings in `MAY_CHANGE` and paths of data may differ. If the run's own settings are missing
         or damaged, only the data is compared.
@@ -286,7 +289,7 @@ class RunIdentity:
             content: the manifest in `folder`.
 
         Raises:
-            NoModelError: the checkpoint or model was trained on other data than the run.
+            NoModelError: the checkpoint or model was trained on different data than the run.
         """
         found = content["data_sha256"]
         recorded = self.data["data_sha256"] if self.data else found

@@ -31,7 +31,7 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path, remedy: str) -> No
     """Raises NoModelError unless names and shapes are as expected.
 
     Args:
-        remedy: the end of the error message.
+        remedy: the last sentence of the error message, which says what to do.
     """
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) == found.get(key):
@@ -58,8 +58,8 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
             would otherwise write out of bounds.
 
     Raises:
-        NoModelError: the file is damaged, or has other names or shapes, types other than fp32, or
-            values that are not finite.
+        NoModelError: the file is damaged, or contains unexpected names or shapes, types other than
+            fp32, or values that are not finite.
         OSError: the operating system cannot open the file.
     """
     with path.open("rb") as file:

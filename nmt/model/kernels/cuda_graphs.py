@@ -1,7 +1,7 @@
 """Captures decoding steps as CUDA graphs, which launch all kernels of a step at once.
 
-A graph replays its kernels on the memory addresses of the capture. All tensors that the graph reads
-or writes must therefore stay at their addresses as long as the graph is used.
+A graph replays its kernels on the memory addresses that were used during the capture. All tensors
+that the graph reads or writes must therefore stay at their addresses as long as the graph is used.
 """
 
 import weakref
@@ -30,7 +30,7 @@ class Capturer:
         self._newest: weakref.ref[torch.cuda.CUDAGraph] | None = None
 
     def captured(self, step: Step) -> Step:
-        """Captures `step` and returns a function that replays it; all calls return one tensor.
+        """Captures `step`; returns a function that replays it and always returns the same tensor.
 
         Raises:
             RuntimeError: `step` cannot be captured, or memory ran out.

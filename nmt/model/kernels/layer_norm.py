@@ -20,14 +20,14 @@ class LayerNorm(nn.LayerNorm):
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., D) -> (..., D)"""
+        """Normalizes the last dimension: (..., D) -> (..., D)."""
         if _is_on_cpu(x):  # where autocast does not convert the input of LayerNorm
             if x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
                 return super().forward(x)
             if torch.compiler.is_compiling():  # compiled code converts in registers
                 return super().forward(x.float()).to(x.dtype)
             return _LowPrecisionLayerNorm.apply(x, self.weight, self.bias, self.eps)
-        with torch.autocast(x.device.type, enabled=False):  # all inputs must have one dtype
+        with torch.autocast(x.device.type, enabled=False):  # all inputs must have the same dtype
             weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
             return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
 

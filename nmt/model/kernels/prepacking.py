@@ -1,9 +1,9 @@
 """Prepacked and int8 weights for inference on a CPU.
 
 fp32 and bf16 weights are reordered once into oneDNN's layout. In int8, each row of a weight matrix
-is quantized symmetrically with its own fp32 scale (its largest magnitude becomes 127). At each
-call, activations are quantized according to their minimum and maximum, and products are summed in
-32-bit integers. All operations except matrix products stay in fp32.
+is quantized symmetrically with its own fp32 scale (so that its largest magnitude becomes 127). At
+each call, activations are quantized according to their minimum and maximum, and products are summed
+in 32-bit integers. All operations except matrix multiplications stay in fp32.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def prepack(transformer: Transformer, precision: Precision) -> None:
     """Converts a model on a CPU to `precision`, in place and for inference only.
 
     Raises:
-        ValueError: `precision` is int8, but this build of torch does not support int8 products.
+        ValueError: `precision` is int8, but this build of torch does not support int8 matrix
+            multiplication.
     """
     if precision == "bf16":
         transformer.to(torch.bfloat16)

@@ -1,8 +1,8 @@
-"""Computes matrix products with the fastest library that torch includes.
+"""Multiplies matrices with the fastest library that torch includes.
 
-For fp32 matrix products on a CPU, torch calls MKL, which uses only half the vector width on some
-processors. This module calls oneDNN instead, which also computes in fp32. On AMD Zen 5, the only
-processor measured, oneDNN is up to 2.4 times faster for the matrix sizes of the base model.
+For fp32 matrix multiplication on a CPU, torch calls MKL, which uses only half the vector width on
+some processors. This module calls oneDNN instead, which also computes in fp32. On AMD Zen 5, the
+only processor measured, oneDNN is up to 2.4 times faster for the matrix sizes of the base model.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Linear(nn.Linear):
     Args:
         in_features: I, the width of the input.
         rows: the widths of one or more projections of the input. The projections are stacked in one
-            matrix, so that a single matrix product computes them all; O is the sum of the widths.
+            matrix, so that a single matrix multiplication computes them all; O is the sum of the
+            widths.
     """
 
     def __init__(self, in_features: int, *rows: int):

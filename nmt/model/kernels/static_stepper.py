@@ -29,7 +29,7 @@ from nmt.model.transformer import Transformer
 # Each size needs its own capture, so there are only a few sizes.
 _FEW_SENTENCES = (1, 8, 64)  # B is one of these or a larger power of two
 _LEAST_LENGTH = 32  # S and C are this or a larger power of two
-_SHRINK = 4  # sentences move to smaller buffers once a quarter of the rows is enough
+_SHRINK = 4  # sentences move to smaller buffers once these have a quarter of the rows
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,10 @@ class DecodeBuffers:
                 tensor.zero_()
 
     def tensors(self) -> Iterator[tuple[Tensor, int | None]]:
-        """Yields each tensor with one row per sentence, with its dimension of size P or None."""
+        """Yields each tensor with one row per sentence, and the index of its dimension of size P.
+
+        The index is None if the tensor has no dimension of size P.
+        """
         yield self.segments, None
         yield self.ancestors, 2
         for cache, memory in zip(self.caches, self.memory, strict=True):
