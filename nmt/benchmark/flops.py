@@ -1,4 +1,4 @@
-"""Computes FLOPs by formula, for matrix products with weights and for those of attention.
+"""Computes by formula the FLOPs of matrix multiplications with weights and within attention.
 
 A multiply-add counts as two FLOPs. Norms, softmax, look-ups, rotations, dropout, the optimizer,
 padding and recomputed values are not counted, so that a faster way to compute the same result has a
@@ -22,9 +22,9 @@ def training_flops(
 ) -> int:
     """Returns the FLOPs of one training step on sentence pairs: three times the forward pass.
 
-    As is usual, the result includes the attention of each query to all keys of its sentence, even
-    to keys that the causal mask hides. For sentences of 25 tokens, the masked keys account for
-    0.1 % of the base model's FLOPs.
+    As is usual, the result includes the attention of each query to all keys of its sentence,
+    including the keys that the causal mask hides. For sentences of 25 tokens, the masked keys
+    account for 0.1% of the base model's FLOPs.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     squares = int((source**2).sum()), int((target**2).sum()), int((source * target).sum())
@@ -61,7 +61,7 @@ def flops_per_token_pair(model: Model, vocabulary_size: int, length: int) -> int
 
 
 def quadratic_length(model: Model, vocabulary_size: int) -> float:
-    """Returns the length at which attention takes as many FLOPs as the products with weights."""
+    """Returns the sentence length at which attention takes as many FLOPs as the weight matrices."""
     products = _of_source(model) + _of_target(model, vocabulary_size)
     return products / _of_weighing(model, 1, 1, 1)
 

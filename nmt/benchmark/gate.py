@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Gated(Generic[T]):
-    """The results of measurements that were selected by a `Gate`."""
+    """Measurement results that a `Gate` has selected."""
 
     kept: list[T]  # results from fast phases; at least one result
     dropped: int  # number of results from slow phases
@@ -74,7 +74,8 @@ class Gate:
         """Measures until `wanted` results come from fast phases, but at most 3 * wanted times.
 
         Args:
-            measure: Returns a result and the rates, if any, that it got from `rate` meanwhile.
+            measure: performs one measurement; returns its result and the rates, if any, that it
+                obtained from `rate` during the measurement.
             wanted: number of results, at least one.
 
         Returns:

@@ -156,7 +156,7 @@ def probe(device: torch.device) -> Callable[[], float]:
 
 
 def least_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Returns the minimum time of a call in seconds; short calls are timed several at a time."""
+    """Returns the minimum time of a call in seconds; several short calls are timed together."""
     first = seconds(call, device)  # warms up
     calls = max(1, round(_LEAST_TIMING_S / max(seconds(call, device), 1e-7)))
 
@@ -186,7 +186,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Returns the peak memory in bytes: that of torch on a GPU, otherwise of the whole process."""
+    """Returns the peak memory in bytes: torch's memory on a GPU, the process's memory on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     return peak_process_memory()

@@ -36,7 +36,7 @@ _WARM_UP = 2  # untimed steps
 _FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timings, intended total time
 _ON_GPU = 10  # steps that are timed together
 _NO_END = 10**9  # steps
-_LEAST_PAIRS = 20_000  # minimum number of random pairs; there are also at least ten steps' pairs
+_LEAST_PAIRS = 20_000  # minimum number of random pairs; more if ten steps need more
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Steps:
 
     number: int
     parts: dict[str, float]  # seconds of each of `PARTS`, summed over the steps
-    source_tokens: int  # non-padding, with EOS
+    source_tokens: int  # without padding, with EOS
     target_tokens: int
     computed_tokens: int  # tokens of both sides, with padding
     flops: int  # FLOPs of non-padding tokens
@@ -67,7 +67,7 @@ class TrainingSpeed:
 
     @property
     def target_tokens_per_second(self) -> float:
-        """The median target tokens per second over the timed groups of steps."""
+        """The median number of target tokens per second over the timed groups of steps."""
         return statistics.median(each.target_tokens / each.seconds for each in self.timed.kept)
 
     @property
@@ -77,12 +77,15 @@ class TrainingSpeed:
 
     @property
     def tokens_per_step(self) -> float:
-        """The median tokens per step and side, with padding, over the timed groups of steps."""
+        """The median number of tokens per step on each side (source or target), including padding.
+
+        The median is taken over the timed groups of steps.
+        """
         return statistics.median(each.computed_tokens / each.number / 2 for each in self.timed.kept)
 
     @property
     def parts(self) -> dict[str, float]:
-        """The median step time in seconds, divided in proportion to the total time of each part."""
+        """The median step time in seconds, divided in proportion to the parts' total times."""
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)
@@ -155,7 +158,7 @@ def _prepared_shards(config: Config) -> list[Shard]:
 
 
 def drawn_shard(config: Config) -> Shard:
-    """Returns enough random sentence pairs for at least ten steps of a configuration."""
+    """Returns enough random sentence pairs for at least ten training steps with a configuration."""
     per_step = config.training.batch_tokens // workload.MEAN_LENGTH
     lengths = workload.lengths(max(_LEAST_PAIRS, 10 * per_step), config.data.max_length)
     return workload.shard(lengths, config.tokenizer.vocabulary_size)

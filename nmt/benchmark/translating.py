@@ -35,7 +35,7 @@ from nmt.storage.opening import read_lines
 from nmt.training.distributed import Ranks
 from nmt.translator import SearchOptions, Translation, Translator
 
-_CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # default numbers; newstest2014 has 3,003 sentences
+_CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # defaults; newstest2014 has 3,003 sentences
 _FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, intended total time
 _SINGLE = 7  # number of timings of a single sentence
 _TOGETHER = 32  # batch size for the time per decoding step
@@ -47,7 +47,7 @@ class Work:
 
     translator: Translator
     options: SearchOptions
-    sentences: list[str]  # as text, or as token ids for a translator of ids
+    sentences: list[str]  # as text, or as token ids if the translator takes token ids
     one: str  # a sentence of typical length
     is_forced: bool = False  # whether each translation is as long as its source
 
@@ -145,7 +145,10 @@ def _lines(text: Path, sentences: int | None) -> list[str]:
 
 
 def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
-    """Returns a `Work` with random sentences, for a translator of token ids."""
+    """Returns a `Work` with random sentences of token ids.
+
+    `translator` must take token ids instead of text.
+    """
     is_cpu, config = translator.device.type == "cpu", translator.config
     number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
     longest = min(config.data.max_length, translator.transformer.max_length or workload.MAX_LENGTH)

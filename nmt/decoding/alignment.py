@@ -20,7 +20,7 @@ from nmt.decoding.translation import Links
 if TYPE_CHECKING:
     from nmt.model.transformer import Transformer
 
-_BATCH_TOKENS = 2048  # maximum per side, including padding; limits the memory for attention
+_BATCH_TOKENS = 2048  # maximum tokens per side, with padding; limits attention memory
 
 
 def cross_attention(
@@ -28,7 +28,7 @@ def cross_attention(
 ) -> list[NDArray[np.float32]]:
     """Returns each pair's attention weights (T, S) from target tokens to source tokens.
 
-    Row i contains the weights at the step that predicts target token i, which sum to 1.
+    Row i contains the weights at the step that predicts target token i. Each row sums to 1.
 
     Args:
         transformers: one or more models, in evaluation mode.

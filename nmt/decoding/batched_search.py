@@ -335,7 +335,7 @@ class BatchedSearch:
 
 
 def _width(part: SearchInput, beam: int) -> int:
-    """Returns the beam width for a part; terms increase it, so that each bank gets a share."""
+    """Returns the beam width for a part; terms widen the beam, so that each bank gets a share."""
     if not part.terms:
         return beam
     times = min(len(part.terms.phrases) + 1, _MOST_TIMES_WIDER)

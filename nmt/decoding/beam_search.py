@@ -31,7 +31,7 @@ NOT_NUMBERS = "The model's scores are NaN or infinite. Use a model with finite w
 NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _BLOCK = 128  # tokens per block in `_top`
 _MOST_OF_ONE = 64  # maximum number of likely continuations per hypothesis if terms are required
-_LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the others form a smaller batch
+_LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the rest form a smaller batch
 
 ReadsAs = Callable[[list[int]], Hashable]  # maps a hypothesis's tokens to its text
 # called with the log-probabilities, parents and newest tokens of each step's candidates, each of
@@ -240,7 +240,10 @@ def from_codes(codes: NDArray[np.int64]) -> NDArray[np.float32]:
 def _in_order(
     candidates: NDArray[np.int64], vocabulary_size: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the candidates' log-probabilities, parents and tokens; the most likely is first."""
+    """Returns the log-probabilities, parents and tokens of the candidates.
+
+    The candidates are sorted by descending log-probability.
+    """
     values = from_codes(candidates[0])
     if np.isnan(values).any():
         raise NoModelError(NOT_NUMBERS)
@@ -301,7 +304,7 @@ class _Beams:
         tokens: NDArray[np.int64],
         best: NDArray[np.float32] | None = None,
     ) -> NDArray[np.int64]:
-        """Processes the candidates of one step; sets `live`, `tokens` and `parents` for the next.
+        """Processes one step's candidates; sets `live`, `tokens` and `parents` for the next step.
 
         Args:
             values, parents, tokens: (b, 2 W) each, the log-probabilities, parents and newest tokens

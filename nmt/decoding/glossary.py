@@ -110,7 +110,7 @@ class Glossary:
         """Returns two dictionaries that map source words to terms, and the maximum term length.
 
         The first dictionary contains all terms, the second only the terms that match regardless of
-        case. The length is that of a source term, in words.
+        case. The length is the number of words in the longest source term.
         """
         exact = {_words(term[0]): term for term in self.terms}
         folded = {words: term for words, term in exact.items() if term[0] == term[0].lower()}

@@ -33,8 +33,8 @@ def load_models(
         model = load_model(Path(each), device=chosen, note=note)
         if models and model.tokenizer.sha256 != models[0].tokenizer.sha256:
             raise ArgumentError(
-                "{ensemble} {} and {} have different vocabularies. Use models that were "
-                "trained on the same prepared data.", each, path,
+                "{} and the {ensemble} model {} have different vocabularies. Use models that were "
+                "trained on the same prepared data.", path, each,
             )  # fmt: skip
         if shortlist and not models and not model.shortlist:
             raise ArgumentError(
@@ -72,7 +72,7 @@ def set_precision(
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Returns the named device; if `name` is None, a GPU if there is one, else the CPU.
+    """Returns the named device or, if `name` is None, a GPU if there is one, otherwise the CPU.
 
     Raises:
         ArgumentError: the device does not exist.
@@ -87,7 +87,7 @@ def choose_device(name: str | None) -> torch.device:
     ):  # fmt: skip
         here = ", ".join(["cpu", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))])
         raise ArgumentError(
-            "{device} {} is not available here. Available: {}.", name, here
+            "{device} {} is not available on this machine. Choose one of: {}.", name, here
         ) from None
     if is_gpu(device):
         avoid_cudnn()

@@ -19,11 +19,11 @@ _COUNTS = ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k")
 
 @dataclass(frozen=True)
 class Distribution:
-    """The distribution from which tokens are sampled."""
+    """Settings that modify the distribution from which tokens are sampled."""
 
     temperature: float = 1.0  # > 0; divides the logits
     top_k: int | None = None  # sample from the k most likely tokens; None: all
-    top_p: float = 1.0  # sample from the smallest subset of these with this probability
+    top_p: float = 1.0  # sample from the smallest subset with this total probability
 
 
 class SearchSettings(TypedDict, total=False):
@@ -67,7 +67,7 @@ class SearchOptions:
     mbr: int | None = None  # minimum Bayes risk decoding with this many samples
     temperature: float | None = None  # divides the logits; None: 1
     top_k: int | None = None  # sample from the k most likely tokens; None: all
-    top_p: float | None = None  # sample from the smallest set of this probability; None: 1
+    top_p: float | None = None  # sample from the smallest set with this total probability; None: 1
     seed: int | None = None  # seed of sampling; None: 1
     align: bool = False  # compute Translation.alignment
     attention: bool = False  # compute Translation.attention

@@ -32,13 +32,13 @@ from nmt.model.devices import is_gpu
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 _FIRST_TOP = 256  # number of tokens that top-p sorts first on a CPU
-_LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the others form a smaller batch
+_LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the rest form a smaller batch
 
 
 def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDArray[np.float64]:
     """Returns n random numbers in [0, 1) that depend only on the arguments.
 
-    A larger n appends numbers and does not change the first ones.
+    With a larger n, numbers are appended, and the first numbers stay the same.
     """
     generator = np.random.default_rng([seed, sample, *source])
     return generator.integers(1 << 32, size=n) / float(1 << 32)

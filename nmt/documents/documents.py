@@ -15,7 +15,7 @@ from nmt.documents.cutting import listed
 from nmt.documents.passages import Passage, Progress, Translates, later
 from nmt.errors import ArgumentError, count
 
-# byte order marks, and white space other than line ends
+# byte order marks, and white space other than line breaks
 _INDENTATION = re.compile(r"(?:[^\S\r\n\v\f\x1c-\x1e\x85\u2028\u2029]|\ufeff)*")
 
 

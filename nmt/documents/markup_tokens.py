@@ -39,7 +39,7 @@ class Token:
 
     kind: Kind
     raw: str  # the original markup
-    name: str = ""  # of the element
+    name: str = ""  # name of the element
     is_kept: bool = False  # the element and all its content stay untranslated
     is_inline: bool = True  # False: separates sentences
 

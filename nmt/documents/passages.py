@@ -37,7 +37,7 @@ class Passage:
     tag is copied to the start of every sentence.
 
     Args:
-        tag: the tag to use if the text does not begin with a tag; "": none.
+        tag: the tag to use if the text does not begin with a tag; "" for no tag.
         language: language of the text, which determines how the text is split into sentences.
             None: the text is a single sentence.
 
@@ -73,7 +73,7 @@ class Passage:
     def _in_the_text(self, found: Translation, before: int) -> Translation:
         """Converts source word numbers in a sentence's links to numbers in the whole text.
 
-        `before`: number of words of the text before the sentence.
+        `before`: number of words in the text before the sentence.
         """
         links = [
             (source if source < self._tag_words else source - self._tag_words + before, target)

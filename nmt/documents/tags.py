@@ -21,7 +21,7 @@ _PUNCTUATION = re.compile(r"[^\w\s]{1,16}")  # longer sequences do not end a wor
 _LETTER = re.compile(r"\w")
 _OPENING = re.compile(r"^[^\w\s]+(?=\w)")
 _CLOSING = re.compile(r"(?<=\w)[^\w\s]{1,16}$")
-_DEEPEST = 32  # maximum nesting depth, because each level searches all words of its elements
+_DEEPEST = 32  # maximum nesting depth; each level searches all words of its elements
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Point:
     at: int  # index in the source text
     space_before: bool = False
     space_after: bool = False  # only for a point at the beginning of the text
-    is_after_space: bool = False  # the text's space before the next word comes before the point
+    is_after_space: bool = False  # the space next to the point comes before it in the text
 
     def written(self, is_first: bool) -> str:
         """Returns the markup and its space, which comes after the markup if `is_first` is true."""
@@ -164,7 +164,7 @@ class _Placing:
         return linked[bisect_left(linked, begin) : bisect_left(linked, end)]
 
     def _nearest(self, child: Element, parent: Element, free: bytearray) -> int | None:
-        """Returns the free word nearest to the child's relative position in its parent, or None."""
+        """Returns the free word nearest to the child's relative position in `parent`, or None."""
         share = (child.begin + child.end - 2 * parent.begin) / 2 / max(parent.end - parent.begin, 1)
         wanted = min(int(share * len(free)), len(free) - 1)
         before, after = free.rfind(1, 0, max(wanted, 0) + 1), free.find(1, max(wanted, 0))
@@ -210,7 +210,10 @@ class _Placing:
     def _in_order(
         self, parent: Element, begin: int, end: int
     ) -> list[tuple[int, int, Element | Point]]:
-        """Returns (begin, end, child) for each child, in the order of the translation."""
+        """Returns each child of `parent` as (begin, end, child), sorted by begin.
+
+        begin and end are the child's character range in the translation.
+        """
         found: list[tuple[int, int, Element | Point]] = []
         first, after = self.source.words(parent.begin, parent.end).start, begin
         for child in parent.children:
@@ -235,7 +238,7 @@ class _Placing:
         """Returns the character range of an element's words.
 
         If punctuation next to the element is outside the element in the source, the range excludes
-        it.
+        the punctuation.
         """
         first, stop = element.words
         begin, end = self.target.begins[first], self.target.ends[stop - 1]

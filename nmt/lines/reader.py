@@ -120,7 +120,7 @@ class Typed:
 
 
 class Slice:
-    """Reads the lines `begin` up to but not including `end` of a stream, counted from 0."""
+    """Reads the lines of a stream from `begin` up to but not including `end`, counted from 0."""
 
     def __init__(self, source: Readable, begin: int, end: int):
         self._source, self._skip, self._left = source, begin, end - begin
@@ -192,7 +192,7 @@ class _Arrivals:
 
 
 def _end_of_part(line: bytes) -> int:
-    """Returns the index at which to split a long line: after a space, else between characters."""
+    """Returns the index at which to split a long line, which is after a space if possible."""
     space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
     if space >= 0:
         return space + 1

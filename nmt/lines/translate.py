@@ -239,7 +239,7 @@ def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -
 def _progress(
     bar: "tqdm[Any] | None", window: Sequence[LinePart], passages: Sequence[Passage]
 ) -> Progress | None:
-    """Returns a callback that updates the bar, in lines, from numbers of translated sentences.
+    """Returns a callback that advances the bar by lines when sentences have been translated.
 
     Returns None if there is no bar.
     """
@@ -368,7 +368,7 @@ def _range(shard: Shard | None, lines: int | None) -> tuple[int, int | None]:
 
 
 class _Prefixes:
-    """The prefix of each line's translation: the same for all lines, or from a file."""
+    """Provides each line's translation prefix: one for all lines, or one per line of a file."""
 
     def __init__(self, prefix: str, path: str | Path | None, lines: tuple[int, int | None]):
         self.path, self.prefix = path, prefix

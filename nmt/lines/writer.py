@@ -78,7 +78,7 @@ class LineWriter:
         self.lines_in_parts = 0
         self.doubtful, self.lost, self.unsplit = LineNumbers(), LineNumbers(), LineNumbers()
         self.unmet_terms: list[tuple[int, Term]] = []
-        self._index = before  # number of the input line, from 1
+        self._index = before  # number of the current input line, counted from 1
         self._begin_line()
 
     def _begin_line(self) -> None:

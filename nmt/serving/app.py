@@ -69,7 +69,7 @@ def create_app(
 
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
-        """Returns 200 unless all model processes have ended; the body says if some have ended."""
+        """Returns 200 unless all model processes have ended; reports if some have ended."""
         problem = living_batcher_of(request).problem
         found = {"status": "degraded", "problem": problem} if problem else {"status": "ok"}
         return json_response(found)

@@ -444,7 +444,7 @@ class Batcher:
         self._count(began)
 
     def _translate(self, process: ModelProcess, batch: list[_Item]) -> None:
-        """Translates a batch. If it fails, tries each half, so that only the faulty text fails."""
+        """Translates a batch; on failure, retries each half, so that only a faulty text fails."""
         batch = [item for item in batch if not item.work.future.done()]
         if not batch:
             return

@@ -37,7 +37,7 @@ def details(
     """Computes the details of each sentence's translation in a forward pass.
 
     Raises:
-        ArgumentError: the model is an exported model.
+        ArgumentError: the model was exported.
     """
     if not sees_inside(translator):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Computes the data of the page's microscope: tokens, attention and beam search of a sentence."""
+"""Computes the data for the page's microscope: tokens, attention and beam search of a sentence."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
@@ -173,8 +173,8 @@ def search_tree(
 ) -> JSON:
     """Returns the hypotheses that beam search compares for a sentence.
 
-    The search continues until no other hypothesis can score higher than the `beam` finished ones.
-    The best hypothesis is the translation that `Translator` returns.
+    The search continues until no live hypothesis can score higher than the `beam` best finished
+    hypotheses. The best hypothesis is the translation that `Translator` returns.
 
     Args:
         text: one sentence of at most `translator.max_part` tokens.

@@ -155,9 +155,9 @@ def _attention(
     Returns:
         `query` (K) of the token; `keys` (S, K); `scores` (S), the dot products of the query with
         each key; `scaled` (S), the scores times 1 / sqrt(d_k); `allowed` (S), false where the mask
-        forbids attention; `weights` (S); `values` (S, V); `attended` (V), the sum of the values
-        times their weights; `joined` (heads * V), the `attended` vectors of all heads; and the
-        fields that `_wrapped` returns.
+        forbids attention; `weights` (S); `values` (S, V); `attended` (V), the weighted sum of the
+        values; `joined` (heads * V), the `attended` vectors of all heads; and the fields that
+        `_wrapped` returns.
     """
     (x, *more), output = seen[attention]
     if isinstance(attention, CrossAttention):

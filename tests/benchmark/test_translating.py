@@ -102,7 +102,7 @@ def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
     ("words", "message"),
     [
         ("CONFIG --input CONFIG", " needs a trained model"),
-        ("CONFIG --device tpu", "--device tpu is not available here. Available: cpu"),
+        ("CONFIG --device tpu", "--device tpu is not available on this machine. Choose one of: "),
         ("CONFIG --device cuda", "--device cuda is not available"),
         ("CONFIG --beam 2000", "--beam must be at most 1000, not 2000"),
         ("RUN model.heads=3", "Remove model.heads=3"),
