@@ -65,8 +65,8 @@ def word_of_each_token(
 
     Args:
         decode: converts token ids to text.
-        parts: the text's tokens, in one or more parts.
-        text: the whole text, which equals the decoded parts except for white space.
+        parts: the token ids of each part of the text.
+        text: the whole text, which equals the joined decoded parts except for white space.
         tag: tokens of the target-language tag at the start of the text; later parts may repeat the
             tag.
     """

@@ -108,7 +108,7 @@ class BatchedSearch:
         progress: Progress | None = None,
         on_step: StepCallback | None = None,
     ) -> list[list[Hypothesis]]:
-        """Returns each source's best hypotheses, best first, or its samples.
+        """Returns the hypotheses of each source, best first, or the samples of each source.
 
         Args:
             progress: called after each batch with the number of sources in the batch.
@@ -165,7 +165,7 @@ class BatchedSearch:
     def started(
         self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None = None
     ) -> StepInterface:
-        """Returns the initial decoder state; `src`: (B, S), padded, with EOS."""
+        """Returns the initial decoder state. `src`: padded sources (B, S), each ending with EOS."""
         only = shortlisted.tensor if shortlisted else None
         members = [Stepper(each, src, width, max_length, only) for each in self.transformers]
         return self._as_one(members, shortlisted)

@@ -78,10 +78,11 @@ def search(
     with other tokens stay live. With a beam width of 1, EOS finishes a hypothesis only if EOS is
     the most likely token.
 
-    A sentence is done when none of its live hypotheses can beat its n-th best finished hypothesis.
-    Because alpha >= 0, the score of a live hypothesis is at most its log-probability divided by the
-    length penalty at the maximum length. Hypotheses cut at the maximum length are returned only if
-    no hypothesis is finished, because their scores lack the log-probability of EOS.
+    A sentence is done when none of its live hypotheses can beat its `n_best`-th best finished
+    hypothesis. Because alpha >= 0, the score of a live hypothesis is at most its log-probability
+    divided by the length penalty at the maximum length. Hypotheses cut at the maximum length are
+    returned only if no hypothesis is finished, because their scores lack the log-probability of
+    EOS.
 
     Args:
         steps: the decoder's initial state for B sentences with `beam` hypotheses each.
@@ -408,7 +409,7 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops done sentences if they make up 1/8 of the batch; returns the indices that stay."""
+        """Drops done sentences once they are 1/8 of the batch; returns the indices that stay."""
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:

@@ -29,7 +29,7 @@ _FP32_BOUND, _BF16_BOUND = 1e-3, 0.15
 
 
 class DecodeBufferPool:
-    """A pool of decode buffers that batches reuse, because capturing CUDA graphs takes time.
+    """A pool of decode buffers with CUDA graphs, which are reused because capturing takes time.
 
     The first steps of the model's first batch are computed both with and without CUDA graphs. If
     the capture fails or the logits differ too much, the pool prints a warning to standard error,

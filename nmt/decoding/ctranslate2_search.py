@@ -87,7 +87,7 @@ class CTranslate2Search:
         return sorted([*found, (EOS_ID, end)], key=lambda each: -each[1])[:k]
 
     def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
-        """See `Engine.cross_attention`. Forces all target tokens except the last as a prefix."""
+        """See `Engine.cross_attention`. All target tokens but the last are forced as a prefix."""
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].target))
         found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
         for begin in range(0, len(order), _BATCH):

@@ -45,7 +45,8 @@ class Engine(Protocol):
     """Searches for translations of tokenized sources.
 
     Attributes:
-        is_exported: whether the model was exported. Exported models support only these methods.
+        is_exported: whether the model was exported. Exported models support only the methods of
+            this class.
     """
 
     is_exported: bool
@@ -60,7 +61,7 @@ class Engine(Protocol):
         options: SearchOptions,
         progress: Progress | None = None,
     ) -> list[list[Hypothesis]]:
-        """Returns the best hypotheses of each source, best first, or its samples.
+        """Returns the hypotheses of each source, best first, or the samples of each source.
 
         Args:
             progress: called after each batch with the number of sources in the batch.

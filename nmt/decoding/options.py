@@ -100,7 +100,7 @@ class SearchOptions:
 
     @classmethod
     def of(cls, options: "SearchOptions | None", settings: Mapping[str, Any]) -> "SearchOptions":
-        """Returns `options`, or default options if None, with the fields in `settings` replaced.
+        """Returns `options` (None: default options) with the fields in `settings` replaced.
 
         Raises:
             ArgumentError: `settings` contains an unknown field. See also `SearchOptions`.

@@ -38,7 +38,7 @@ _LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the rest form a sm
 def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDArray[np.float64]:
     """Returns n random numbers in [0, 1) that depend only on the arguments.
 
-    With a larger n, numbers are appended, and the first numbers stay the same.
+    A larger n gives the same numbers, followed by more numbers.
     """
     generator = np.random.default_rng([seed, sample, *source])
     return generator.integers(1 << 32, size=n) / float(1 << 32)

@@ -98,7 +98,7 @@ def top_predictions(
 def _distributions(
     transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Yields for each batch the indices of its B pairs, target tokens and log-softmax.
+    """Yields the indices of the B pairs, the target tokens and the log-softmax of each batch.
 
     Shapes: target tokens (B, T), log-softmax (B, T, V).
     """
@@ -160,7 +160,7 @@ def max_tokens(model: Model) -> int:
 
 
 def _averaged(logs: Sequence[list[float]]) -> list[float]:
-    """Returns the logs of the probabilities averaged over models: (models, T) -> (T)."""
+    """Returns the logs of the mean probabilities over models: (models, T) -> (T)."""
     if len(logs) == 1:
         return logs[0]
     return (np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))).tolist()

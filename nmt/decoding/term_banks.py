@@ -3,7 +3,7 @@
 The method is dynamic beam allocation (Post and Vilar, 2018). The live hypotheses of a sentence are
 divided into banks by the number of term tokens that they contain, and each bank gets a share of the
 beam. Each hypothesis is also continued with the next tokens of its unmet terms, so that some
-hypotheses always reach all terms. Only hypotheses with all terms may end.
+hypotheses eventually contain all terms. Only hypotheses with all terms may end.
 
 Shapes: b sentences in the batch, W beam width, V vocabulary size, M candidates per sentence,
 A tokens per hypothesis that may begin or continue a term.
@@ -196,7 +196,7 @@ class TermBanks:
         return first, second
 
     def _are_next(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns which of its parent's `next_tokens` each candidate's token equals: (b, M, A)."""
+        """Returns whether a candidate's token equals each next token of its parent: (b, M, A)."""
         return np.take_along_axis(self._next, parents[..., None], 1) == tokens[..., None]
 
     def _shared_out(

@@ -1,4 +1,4 @@
-"""Token ids of the special tokens: padding, start of sentence, end of sentence and unknown.
+"""Defines the ids of the special tokens: padding, start of sentence, end of sentence and unknown.
 
 The ids are the same in every vocabulary that nmt trains. This module imports nothing, so that the
 tokenizer can use it without torch.

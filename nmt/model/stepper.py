@@ -40,7 +40,7 @@ class GrowingCache:
         return self.keys[:, :, : self.columns], self.values[:, :, : self.columns]
 
     def _written(self, held: Tensor | None, new: Tensor, begin: int) -> Tensor:
-        """Returns `held`, enlarged if necessary, with `new` in its columns from `begin` on."""
+        """Returns `held`, enlarged if necessary, with `new` written to the columns from `begin`."""
         if held is None or held.shape[2] < self.capacity:
             larger = new.new_zeros(*new.shape[:2], self.capacity, new.shape[3])
             if held is not None:

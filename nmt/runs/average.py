@@ -23,7 +23,7 @@ def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
     can free the memory of weights that have already been read.
 
     Raises:
-        NoModelError: the sum exceeds the range of fp32.
+        NoModelError: the sum of the weights exceeds the range of fp32.
     """
     first, *others = models
     mean = {name: tensor.clone() for name, tensor in first.weights.items()}

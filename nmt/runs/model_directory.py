@@ -140,7 +140,7 @@ def _first_sound(
 
 
 def _specify_another(path: Path) -> str:
-    """Returns the remedy for a wrong path, with models, checkpoints or runs that are near it."""
+    """Returns the remedy for a wrong path, which lists nearby models, checkpoints or runs."""
     folder = next((each for each in (path, *path.parents) if each.is_dir()), Path())
     found: list[Path] = []
     with suppress(OSError, InputError):
@@ -153,7 +153,7 @@ def _specify_another(path: Path) -> str:
 
 
 def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Calls `use` for a model or checkpoint; tries again if a trainer replaced the directory."""
+    """Calls `use` for a model or checkpoint; tries again if `nmt train` replaced the directory."""
     while True:
         content = read_manifest(folder)
         try:
@@ -168,8 +168,8 @@ def _newest_sound(
 ) -> T:
     """Returns the result of `use` for the newest model or checkpoint for which `use` succeeds.
 
-    If `use` fails for all directories, but a trainer has meanwhile removed or replaced one of them,
-    a newer directory exists, so the search starts again.
+    If `use` fails for all directories, but `nmt train` has meanwhile removed or replaced one of
+    them, a newer directory exists, so the search starts again.
     """
     while True:
         problems: list[str] = []
@@ -339,7 +339,7 @@ def model_files(tokenizer: bytes, shortlist: bytes | None) -> dict[str, bytes]:
 def write_model_files(
     folder: Path, config: Config, files: Mapping[str, bytes], weights: Mapping[str, Tensor]
 ) -> None:
-    """Writes configuration, weights and `files` into an unfinished directory."""
+    """Writes the configuration, the weights and `files` into an unfinished directory."""
     (folder / CONFIG).write_text(config.to_yaml(), encoding="utf-8")
     for name, data in files.items():
         (folder / name).write_bytes(data)

@@ -99,7 +99,7 @@ class RunDirectory:
 
     @property
     def test_scores(self) -> Path:
-        """The path of the test scores and translations of the finished model, from `nmt report`."""
+        """The file of the finished model's test scores and translations, from `nmt report`."""
         return self.path / names.EVALUATION / names.TEST_SCORES
 
     @property
@@ -155,11 +155,11 @@ class RunDirectory:
         return configuration.load_resolved(self.config)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Creates the directory and locks it for one trainer (see `atomic.lock`)."""
+        """Creates the directory and locks it for one training process (see `atomic.lock`)."""
         return atomic.lock(self.path, "nmt train")
 
     def remove_leftovers(self) -> None:
-        """Removes unfinished files that killed trainers left, including files in checkpoints."""
+        """Removes unfinished files of killed training processes, including files in checkpoints."""
         for folder in (self.path, self.checkpoints, *(folder for _, folder in self.by_step())):
             atomic.remove_leftovers(folder)
 

@@ -40,10 +40,8 @@ class Run:
     training: list[Shard]
     validation: list[Shard]
     verify: Callable[[Shard], None]  # checks a training shard before its first use
-    files: dict[
-        str, bytes
-    ]  # tokenizer and, if configured, shortlist; written to each checkpoint and model
-    facts: dict[str, Any]  # in each manifest: hashes of tokenizer and data, `target_symbols`
+    files: dict[str, bytes]  # tokenizer and any shortlist, for each checkpoint and model
+    facts: dict[str, Any]  # manifest entries: hashes of tokenizer and data, `target_symbols`
 
     @property
     def directory(self) -> RunDirectory:

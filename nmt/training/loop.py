@@ -170,8 +170,8 @@ class _Loop:
         If a signal interrupts the validation, nothing changes and the validation remains due.
 
         Args:
-            is_saved: whether the checkpoint of `step` exists. If it does, the updated `best` is
-                recorded in it.
+            is_saved: whether the checkpoint of `step` exists. If so, the updated `best` is recorded
+                in the checkpoint.
 
         Returns:
             Whether a validation was completed and is the best so far.

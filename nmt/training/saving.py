@@ -69,7 +69,7 @@ class CheckpointWriter:
             self._write(partial(checkpoints.record_state, self._run.directory, state))
 
     def check(self) -> None:
-        """Re-raises the last write's exception, if that write has finished."""
+        """Re-raises the last write's exception if that write has already failed."""
         if self._last and self._last.done():
             self.wait()
 

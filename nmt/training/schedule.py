@@ -4,7 +4,7 @@ from nmt.config import Config
 
 
 def learning_rate(config: Config, step: int) -> float:
-    """Returns the learning rate of a step (see `inverse_square_root`); the first step is 1.
+    """Returns the learning rate of a step (see `inverse_square_root`); steps are counted from 1.
 
     If `training.decay_after` is N, the rate rises during the warm-up to the peak that Eq. 3 gives
     for N warm-up steps, stays constant until step N, and then decays as in Eq. 3.
@@ -33,7 +33,7 @@ def inverse_square_root(step: int, d_model: int, warmup_steps: int, factor: floa
 
     Args:
         step: number of the optimizer step, counted from 1.
-        factor: factor of the learning rate; 1 in the paper.
+        factor: multiplier for the learning rate; 1 in the paper.
 
     Raises:
         ValueError: `step` is less than 1.

@@ -80,7 +80,7 @@ def logits_of(transformer: Transformer, tokens: Tensor) -> Callable[[Tensor], Te
     """Returns a function that computes the logits of the given tokens: (..., D) -> (..., n).
 
     Args:
-        transformer: a model, prepacked or not.
+        transformer: a model, which may be prepacked.
         tokens: token ids, (n,) int64.
     """
     rows, projection = transformer.embedding[tokens], transformer.projection
