@@ -20,7 +20,9 @@ Lengths = Sequence[int] | np.ndarray  # tokens of each sentence, with EOS
 def training_flops(
     model: Model, vocabulary_size: int, source_lengths: Lengths, target_lengths: Lengths
 ) -> int:
-    """Returns the FLOPs of one training step on sentence pairs: three times the forward pass.
+    """Returns the FLOPs of one training step on sentence pairs.
+
+    The result is three times the FLOPs of the forward pass.
 
     As is usual, the result includes the attention of each query to all keys of its sentence,
     including the keys that the causal mask hides. For sentences of 25 tokens, the masked keys
@@ -67,7 +69,7 @@ def quadratic_length(model: Model, vocabulary_size: int) -> float:
 
 
 def _of_source(model: Model) -> int:
-    """Returns the multiply-adds per source token: encoder, and keys and values in the decoder."""
+    """Returns the multiply-adds per source token, including keys and values for the decoder."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     seen = d * h * (model.d_k + model.d_v)
@@ -76,7 +78,7 @@ def _of_source(model: Model) -> int:
 
 
 def _of_target(model: Model, vocabulary_size: int) -> int:
-    """Returns the multiply-adds per target token: the decoder and the logits."""
+    """Returns the multiply-adds per target token, in the decoder and for the logits."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     cross_attention = d * h * model.d_k + h * model.d_v * d

@@ -24,7 +24,7 @@ _PROBE_SIZE, _GPU_PROBE_SIZE = 512, 4096  # rows and columns of the probe's matr
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product (rows, inner) @ (inner, columns)."""
+    """The name and shape of a matrix product, (rows, inner) @ (inner, columns)."""
 
     name: str
     rows: int

@@ -52,7 +52,7 @@ class Steps:
 
     @property
     def seconds(self) -> float:
-        """The seconds from the start of the first step to the end of the last step."""
+        """The time in seconds from the start of the first step to the end of the last step."""
         return sum(self.parts.values())
 
 

@@ -238,7 +238,7 @@ class Pass:
 
 
 def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
-    """Times passes over all sentences, and one sentence alone; also returns the largest batch."""
+    """Times all sentences together and one sentence alone; also returns the largest batch size."""
     note(f"Warming up with {len(work.sentences):,} sentences.")
     warm, _ = _pass(work, gate)
     wanted = min(max(_FEWEST, round(_ENOUGH_S / warm.seconds)), _MOST)

@@ -1,4 +1,4 @@
-"""Random workloads for benchmarks: sentences of token ids with realistic lengths.
+"""Creates random workloads for benchmarks: sentences of token ids with realistic lengths.
 
 Lengths include EOS. Source lengths follow a lognormal distribution with mean 25 and sigma 0.6,
 clipped to the range from 3 to 100. A target is exp(x) times as long as its source, where x is

@@ -25,7 +25,7 @@ Form = Literal["html", "xml"]
 
 
 def _runs(tokens: list[Token]) -> list[list[Token]]:
-    """Splits tokens into lists to translate separately; each contains both tags of its elements.
+    """Splits tokens into lists to translate separately; each list has both tags of its elements.
 
     A tag without a partner in its list becomes a list by itself.
     """
@@ -149,7 +149,7 @@ class _Unit:
 
 
 def _give_space_to_text(points: list[Point]) -> None:
-    """Assigns the last space among the points between two words to the text."""
+    """Moves the last space among the points between two words from its point to the text."""
     for last in reversed(range(len(points))):
         if points[last].space_before:
             points[last].space_before = False
@@ -177,8 +177,8 @@ def _without_empty(run: list[Token]) -> list[Token]:
 class Markup:
     """Splits HTML or XML into sentences and inserts their translations into the markup.
 
-    `translate_markup` is simpler to use. This class allows translating sentences of several
-    documents in the same batch. The sentences must be translated with `align`.
+    `translate_markup` is simpler to use. With this class, sentences of several documents can be
+    translated in the same batch. The sentences must be translated with `align`.
 
     Args:
         language: language of the text, such as "de", which determines how the text is split.

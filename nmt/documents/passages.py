@@ -14,7 +14,7 @@ Progress = Callable[[int], object]  # called with the number of newly translated
 
 
 class Translates(Protocol):
-    """The part of Translator that this module uses."""
+    """The interface of Translator that this module uses."""
 
     tokenizer: Tokenizer
     config: Config

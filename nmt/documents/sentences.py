@@ -1,4 +1,4 @@
-"""Splits text into sentences by rules.
+"""Splits text into sentences with rules for punctuation and abbreviations.
 
 A sentence ends after `.`, `!`, `?` or an ellipsis and any closing quotes or brackets, if white
 space follows and the next character is not a lowercase letter, comma, semicolon, colon or dash. A

@@ -106,7 +106,7 @@ class _Placing:
         return opened + "".join(self._written()) + closed
 
     def _give_words(self, parent: Element) -> list[Element]:
-        """Assigns words of the parent to its children; returns the children that got no word."""
+        """Assigns words of the parent to its children; returns the children without words."""
         begin, end = parent.words
         elements = parent.elements
         if len(elements) == 1 and self._words_of(elements[0]) == self._words_of(parent):
@@ -172,7 +172,7 @@ class _Placing:
         return min(found, key=lambda at: abs(at - wanted)) if found else None
 
     def _put_around(self, parent: Element, unplaced: list[Element]) -> None:
-        """Moves elements that got no word, with their descendants, around the whole translation."""
+        """Moves elements without words, and their descendants, around the whole translation."""
         taken = {id(each) for each in unplaced}
         waiting, kept = parent.children[::-1], list[Element | Point]()
         while waiting:
@@ -266,7 +266,8 @@ class _Placing:
 
         Args:
             after: index in the translation where the words before the point end, according to the
-                alignment. If none of these words is aligned, the beginning of the parent.
+                alignment. If none of these words is aligned, `after` is the beginning of the
+                parent.
             end: end of the parent in the translation.
         """
         letters = self.source.letters

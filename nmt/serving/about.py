@@ -1,4 +1,4 @@
-"""Describes the served model. The functions run in the model process."""
+"""Describes the served model. The functions of this module run in the model process."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ def about(translator: Any) -> JSON:
         * `trained_on`: a phrase that describes the training data.
         * `bleu`: an object with `score`, `signature` and `on` ("test set" or "validation set").
         * `demo`: whether the model was trained only on the demo language.
-        * `opening`: a sentence from the model's test set.
+        * `opening`: a sentence from the test set of the model's run.
         * `examples`: see `nmt.serving.examples`.
         * `model`: the settings of the section `model`, the vocabulary size and the label smoothing.
 

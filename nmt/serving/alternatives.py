@@ -31,8 +31,8 @@ def alternatives(
         The alternatives, most likely first. `text` is the translation up to the end of the
         completed word, `follows` is the rest of the translation, and `probability` is the
         probability of the word's first token. `stands` is true if `target` continues with this
-        word, which applies to at most one alternative. `ends` is true if the alternative is to end
-        the translation after `prefix`.
+        word; this is the case for at most one alternative. `ends` is true if the alternative is to
+        end the translation after `prefix`.
 
     Raises:
         ArgumentError: see `Translator.next_tokens`.

@@ -322,7 +322,7 @@ class Batcher:
         return process
 
     def _restarted(self, new: Callable[[], ModelProcess], wait_s: float) -> ModelProcess | None:
-        """Tries once to start a process; returns None if it cannot be started.
+        """Tries once to start a process; returns None if the process cannot be started.
 
         Args:
             wait_s: seconds until the next attempt, for the warning.

@@ -1,9 +1,9 @@
 """Checks the Host headers of requests, to prevent DNS rebinding attacks.
 
 In such an attack, a malicious web page is opened in a browser on this machine, and the page's host
-name is then resolved to 127.0.0.1. The browser sends the page's further requests to the server on
-this machine, and the page can read the responses. The Host header of these requests still contains
-the page's host name.
+name is then resolved to 127.0.0.1. The browser then sends the page's later requests to the server
+on this machine, and the page can read the responses. The Host header of these requests still
+contains the page's host name.
 """
 
 import re

@@ -63,8 +63,8 @@ def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str,
     """Returns the translation directions of a model.
 
     Returns:
-        A dictionary that maps each source language to another dictionary, which maps each target
-        language to the prefix that the sources need: a symbol and a space, or "".
+        A dictionary by source language. Each value maps the target languages to the prefix that
+        sources need, which is a symbol and a space, or "".
     """
     tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
     if len(tags) < 2:

@@ -184,7 +184,7 @@ def _n_best(
 
 
 def _serve(calls: Connection, load: Load) -> None:
-    """Executes the server's calls until the server ends; runs in the process."""
+    """Executes the server's calls until the server ends; runs in the model process."""
     end_with_parent()
     need_no_temporary_directory()
     keep_freed_memory()
@@ -223,7 +223,7 @@ def _warm(translator: Translates) -> Model:
 
 
 def _go_on(calls: Connection, _: int) -> None:
-    """Raises AbandonedError if the server has abandoned the call; used as progress callback."""
+    """Raises AbandonedError if the server has abandoned the call; used as a progress callback."""
     if calls.poll():
         calls.recv()
         raise AbandonedError

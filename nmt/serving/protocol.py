@@ -22,7 +22,7 @@ _UPGRADE = re.compile(rb"^upgrade:", re.IGNORECASE | re.MULTILINE)
 
 
 class Connection(HttpToolsProtocol):
-    """A connection to a client with limits on time and size, see `of`."""
+    """A connection to a client, with limits on time and size (see `of`)."""
 
     limits: ClassVar[Limits]
 

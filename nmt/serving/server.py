@@ -41,10 +41,10 @@ def run_serve(
     note: Note,
     allow_host: Sequence[str] = (),
 ) -> None:
-    """Serves until a signal arrives, then answers the accepted requests.
+    """Serves HTTP requests until a signal arrives, then answers the requests already accepted.
 
     Args:
-        loads: one function per model process, which loads the model. Loading starts when the socket
+        loads: functions that load the model, one per model process. Loading starts when the socket
             is open.
         port: the TCP port, or 0 for any free port; `note` is called with the chosen port.
         note: called with each user-facing message.
