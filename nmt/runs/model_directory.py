@@ -253,7 +253,7 @@ def open_in_run(
             )
         own.refuse_foreign(folder, content)
         return opened
-    except OSError as error:  # for example, a trainer has removed a file meanwhile
+    except OSError as error:  # for example, `nmt train` has removed a file meanwhile
         raise of_system(error) from None
 
 
