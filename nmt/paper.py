@@ -58,7 +58,7 @@ TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
 
 @dataclass(frozen=True)
 class OtherSystem:
-    """Another system in Table 2, with its results on newstest2014 as the paper states them."""
+    """Another system in Table 2, with its results on newstest2014 as stated in the paper."""
 
     name: str
     source: str

@@ -182,7 +182,7 @@ class Translator:
         exclude the tokens of a prefix.
 
         Args:
-            device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
+            device: the device, such as "cpu", "cuda" or "cuda:1"; None: a GPU if there is one.
             precision: precision of matrix multiplications; int8 requires a CPU. None: fp32 on a
                 CPU, bf16 on a GPU.
             ensemble: the other models of an ensemble, whose probabilities are averaged with those

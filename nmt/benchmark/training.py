@@ -167,7 +167,7 @@ def drawn_shard(config: Config) -> Shard:
 def timed_training(
     config: Config, shards: list[Shard], ranks: Ranks, gate: Gate, note: Note
 ) -> TrainingSpeed:
-    """Times training steps of a new model on the pairs in `shards`, as `nmt train` runs them."""
+    """Times training steps, as `nmt train` runs them, for a new model on the pairs in `shards`."""
     keep_freed_memory()
     run = _run_without_files(config, shards, ranks)
     training, clock = begin_training(run, None, note), _Clock(ranks.device)

@@ -111,7 +111,7 @@ def benchmark_translation(
 
 
 def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
-    """Measures the time of the first translation, speed, latency and the machine's ceilings."""
+    """Measures the first translation's time, the speed, the latency and the machine's ceilings."""
     translator = work.translator
     note("Translating the first sentence.")
     first_s = _seconds(work, [work.one])
@@ -275,8 +275,8 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
 def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
     """Translates all sentences; also returns the rates that the probe measured between batches.
 
-    The measured time does not include the probe. On a GPU, which runs asynchronously, the list of
-    rates is empty.
+    The measured time does not include the probe. On a GPU, the list of rates is empty, because a
+    GPU runs asynchronously.
     """
     translator, is_cpu = work.translator, work.translator.device.type == "cpu"
     rates: list[float] = []

@@ -90,8 +90,8 @@ def search(
         beam: beam width W, >= 1.
         alpha: exponent of the length penalty, >= 0; 0.6 in the paper.
         n_best: maximum number of hypotheses to return per sentence, at most `beam`.
-        reads_as: maps tokens to text. If several hypotheses have the same text, only the best of
-            them is returned. None: all hypotheses count as different.
+        reads_as: maps the tokens of a hypothesis to its text. If several hypotheses have the same
+            text, only the best of them is returned. None: all hypotheses count as different.
         device: the device on which `steps` expects its arguments.
 
     Raises:

@@ -222,7 +222,7 @@ class TermBanks:
 
         Args:
             parents, tokens: (b, W) each, of the hypotheses in sentences that stay in the batch.
-            kept: indices of these sentences in the previous batch.
+            kept: indices of the sentences that stay, in the previous batch.
         """
         self.terms = [self.terms[i] for i in kept]
         self.max_lengths = [self.max_lengths[i] for i in kept]

@@ -178,7 +178,7 @@ class Markup:
     """Splits HTML or XML into sentences and inserts their translations into the markup.
 
     `translate_markup` is simpler to use. With this class, sentences of several documents can be
-    translated in the same batch. The sentences must be translated with `align`.
+    translated in the same batch. The sentences must be translated with the option `align`.
 
     Args:
         language: language of the text, such as "de", which determines how the text is split.

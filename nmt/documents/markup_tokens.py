@@ -189,7 +189,7 @@ def _without_kept(tokens: list[Token]) -> list[Token]:
 
 
 def _without_entities(token: Token) -> list[Token]:
-    """Splits text at entities that XML does not predefine, which are kept unchanged."""
+    """Splits text at entities that XML does not predefine, and keeps these entities unchanged."""
     if token.kind != "text":
         return [token]
     parts = enumerate(_ENTITY.split(token.raw))

@@ -139,7 +139,7 @@ class _Placing:
         return self.source.words(element.begin, element.end)
 
     def _runs(self, words: range, free: bytearray, begin: int) -> list[range]:
-        """Returns ranges of free target words that are aligned with `words`, the longest last.
+        """Returns ranges of free target words aligned with `words`, with the longest range last.
 
         Ranges of equal length are in reverse text order.
 

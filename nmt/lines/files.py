@@ -43,7 +43,7 @@ def input_file(path: str | Path | None) -> str | Path | int | None:
 def check_output(
     path: Path, name: str = "output", read: Iterable[tuple[str, str | Path | int | None]] = ()
 ) -> None:
-    """Raises ArgumentError if `path` cannot be used for an output file.
+    """Raises ArgumentError if `path` cannot be used as an output file.
 
     Args:
         name: the parameter that specifies the path.

@@ -1,7 +1,7 @@
 """Reads lines as they arrive and collects them in windows; a pause in the input ends a window.
 
-Lines end at LF only. The input is read as bytes, so that the result does not depend on the locale
-or on Python's universal newlines.
+Only LF ends a line. The input is read as bytes, so that the result does not depend on the locale or
+on Python's universal newlines.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ class LineReader:
             yield self._part(self._rest.removesuffix(b"\r"), True)
 
     def _part(self, data: bytes, ends_line: bool) -> LinePart:
-        """Decodes a part of the current line and counts the line if its UTF-8 is invalid."""
+        """Decodes a part of the current line and counts the line if it contains invalid UTF-8."""
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -192,7 +192,7 @@ class _Arrivals:
 
 
 def _end_of_part(line: bytes) -> int:
-    """Returns the index at which to split a long line, which is after a space if possible."""
+    """Returns the index at which to split a long line, if possible after a space."""
     space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
     if space >= 0:
         return space + 1

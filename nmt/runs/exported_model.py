@@ -75,8 +75,8 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     """Loads an exported model.
 
     Args:
-        device: "cpu", "cuda", "cuda:1" and so on. None selects a GPU if CTranslate2 finds one,
-            otherwise the CPU.
+        device: the device, such as "cpu", "cuda" or "cuda:1". None selects a GPU if CTranslate2
+            finds one, otherwise the CPU.
 
     Raises:
         InputError: CTranslate2 cannot load the model, or does not support the device.

@@ -49,7 +49,7 @@ class Best(BaseModel):
         return is_best
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Returns whether the best validation is better than `validation`, a log.jsonl entry."""
+        """Returns whether the best validation beats `validation`, an entry of log.jsonl."""
         own = getattr(self, by)
         return self.step is not None and own is not None and _is_better(by, own, validation[by])
 

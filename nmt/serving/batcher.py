@@ -502,7 +502,7 @@ def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
     """Returns a batch: `wanted` and the items of `pool` with the most similar lengths.
 
     Args:
-        most: maximum number of texts in a batch; batches of long texts have fewer.
+        most: maximum number of texts in a batch; batches of long texts are smaller.
     """
     pool = sorted(pool, key=lambda item: item.size)
     begin, size = pool.index(wanted), wanted.size

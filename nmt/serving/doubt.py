@@ -18,7 +18,7 @@ def doubts(source: str, translation: Translation) -> list[str]:
         Any of these names:
 
         * "empty": the translation is empty, but the source is not.
-        * "repeats": the translation repeats words, see `nmt.documents.doubtful`.
+        * "repeats": the translation repeats words (see `nmt.documents.doubtful`).
         * "bytes": more than half of the tokens, and at least four, are single bytes, which spell
           characters that are missing from the vocabulary.
         * "unsure": the geometric mean of the token probabilities is below 0.5. Exported models do

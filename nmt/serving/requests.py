@@ -59,7 +59,7 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
     """Parses and validates the body of a request.
 
     Args:
-        model: the class of the result.
+        model: the Pydantic class of the result.
         form: whether an HTML form is also accepted. The form may be in the body or, as some
             LibreTranslate clients send it, in the query string.
 

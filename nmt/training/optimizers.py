@@ -212,7 +212,7 @@ def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
 
 
 def _states(optimizer: Optimizer) -> tuple[str, ...]:
-    """Returns the names of the states that a checkpoint contains for each parameter."""
+    """Returns the names of the optimizer states that a checkpoint contains for each parameter."""
     has_average = optimizer.defaults[EMA] is not None
     return (*_STATES[type(optimizer)], *([EMA] if has_average else []))
 

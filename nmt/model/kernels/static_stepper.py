@@ -34,7 +34,7 @@ _SHRINK = 4  # sentences move to smaller buffers once these have a quarter of th
 
 @dataclass(frozen=True)
 class BufferSize:
-    """The size of `DecodeBuffers`: B, W, S and C."""
+    """The sizes B, W, S and C of `DecodeBuffers`."""
 
     sentences: int
     beam: int
