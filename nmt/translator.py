@@ -267,8 +267,10 @@ class Translator:
     ) -> Translation | list[Translation]:
         """Returns the best translation of a text, or a list with one translation per text.
 
-        translator.translate("The man reads.").text -> "Der Mann liest."
-        translator.translate("The man reads.", n_best=3).alternatives -> the other two
+        For example:
+
+            translator.translate("The man reads.").text  # "Der Mann liest."
+            translator.translate("The man reads.", n_best=3).alternatives  # the 2nd and 3rd best
 
         Args:
             text: one text, or a list of texts.
@@ -297,7 +299,10 @@ class Translator:
     ) -> Iterator[Translation]:
         """Returns an iterator over the translations of `texts`, in order and in bounded memory.
 
-        for found in translator.stream(open("news.en")): print(found.text)
+        For example:
+
+            for found in translator.stream(open("news.en")):
+                print(found.text)
 
         Args:
             texts: an iterable, which is read lazily. A line ending at the end of a text is ignored.
@@ -485,7 +490,9 @@ class Translator:
     ) -> ScoredTranslation | list[ScoredTranslation]:
         """Computes the log-probabilities of a translation, or of one translation per source.
 
-        translator.score("The man reads.", "Der Mann liest.").log_probability -> -0.2
+        For example:
+
+            translator.score("The man reads.", "Der Mann liest.").log_probability  # -0.2
 
         Raises:
             ArgumentError, NoModelError: see `score_translations`.

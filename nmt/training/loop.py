@@ -2,7 +2,7 @@
 
 The result of a run depends only on the configuration, the prepared data and the number of steps.
 The batches, dropout masks and learning rate of a step do not depend on earlier steps. A checkpoint
-therefore consists of the weights, the optimizer's state and the step number, and the result of a
+therefore needs only the weights, the optimizer's state and the step number, and the result of a
 resumed run is bit-identical to the result of an uninterrupted run.
 """
 
