@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from nmt.config import Config
+from nmt.config import Config, refuse_file
 from nmt.cpu_memory import keep_freed_memory
 from nmt.errors import InputError, Note
 from nmt.runs import checkpoint as checkpoints
@@ -42,6 +42,7 @@ def train(config: Config, note: Note) -> Path:
         stop = stack.enter_context(StopRequest().listening())
         ranks = stack.enter_context(process_group(config.training.process_group_timeout_s))
         if ranks.is_main:
+            refuse_file(("training", "run_directory"), directory.path)
             stack.enter_context(directory.locked())
             directory.remove_leftovers()
         else:
