@@ -60,13 +60,16 @@ def prepare(
         f"Stopped. Finished work is kept in {directory}; nmt prepare continues from there."
     ):
         job = _job(config, tokenizer, processes or workers.default_processes())
-        if _is_prepared(job, note):
+        reasons: list[str] = []  # to prepare the data again
+        if _is_prepared(job, reasons.append):
             note(f"{directory} is already prepared. There is nothing to do.")
             remove_work(job)
             return
         refuse_what_is_not_ours(job)
         refuse_if_used(directory, job.origin_sha256, job.origin["settings"])
         _check_input(job, note)
+        for reason in reasons:
+            note(reason)
         with _locked(job):
             if _is_prepared(job, lambda line: None):  # meanwhile, by the process that held the lock
                 note(f"{directory} was prepared by another process. There is nothing to do.")
