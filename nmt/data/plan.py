@@ -151,10 +151,8 @@ class Plan:
 
 def epoch_size(shards: Sequence[Shard], batch_tokens: int) -> tuple[int, int]:
     """Returns the mean number of target tokens per epoch, and about how many steps they take."""
-    source, target = (
-        sum(len(side.values) * shard.weight for side, shard in zip(sides, shards, strict=True))
-        for sides in ([shard.source for shard in shards], [shard.target for shard in shards])
-    )
+    source = sum(len(shard.source.values) * shard.weight for shard in shards)
+    target = sum(len(shard.target.values) * shard.weight for shard in shards)
     return round(target), max(1, round(max(source, target) / batch_tokens))
 
 

@@ -153,7 +153,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
 
 
 def too_few(averaged: int, wanted: int, run: RunDirectory) -> list[str]:
-    """Returns a warning if the model was made from fewer than `wanted` checkpoints, or nothing."""
+    """Returns a list with a warning if `averaged`, a number of checkpoints, is not `wanted`."""
     if averaged == wanted:
         return []
     return [
