@@ -10,9 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("recipes/*/README.md")), *ROOT.glob("docs/*.md")]
 PROGRAMS = {
-    "bash", "cat", "cd", "curl", "docker", "echo", "for", "git", "head", "make", "nmt", "pip",
-    "printf", "python", "python3", "sacrebleu", "sacremoses", "sbatch", "sed", "tensorboard",
-    "torchrun", "wget",
+    "bash", "cat", "cd", "curl", "docker", "echo", "for", "git", "head", "make", "nmt",
+    "paste", "pip", "printf", "python", "python3", "sacrebleu", "sacremoses", "sbatch", "sed",
+    "tail", "tensorboard", "torchrun", "wget",
 }  # fmt: skip
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?:(?:    .*)?\n)+")  # after a blank line

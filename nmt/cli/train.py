@@ -13,6 +13,7 @@ from nmt.errors import InputError, ReportedElsewhereError, Stopped, one_line
 
 def _run(arguments: argparse.Namespace) -> None:
     from nmt.data.prepared_data import PreparedData
+    from nmt.training.begin import refuse_unfit_directory
     from nmt.training.distributed import world_size
     from nmt.training.train import train
 
@@ -24,6 +25,7 @@ def _run(arguments: argparse.Namespace) -> None:
     try:
         with placing_settings(arguments):
             if is_alone and not PreparedData.is_in(Path(config.data.directory)):
+                refuse_unfit_directory(config, lambda text: None)  # `train` repeats the notes
                 prepare_data(config)
             model = train(config, say)
     except Stopped as stopped:  # all ranks know where the run was saved; one reports it

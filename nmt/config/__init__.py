@@ -1,6 +1,7 @@
 """Defines all settings, and loads configurations from files and overrides."""
 
 from nmt.config.comparing import differences, flatten
+from nmt.config.directories import refuse_file
 from nmt.config.loading import load, load_resolved, place_of, read_merged, validate
 from nmt.config.problems import allowed
 from nmt.config.settings import (
@@ -52,5 +53,6 @@ __all__ = [
     "load_resolved",
     "place_of",
     "read_merged",
+    "refuse_file",
     "validate",
 ]

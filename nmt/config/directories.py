@@ -1,8 +1,9 @@
-"""Refuses directories that `nmt prepare` or `nmt train` would replace."""
+"""Refuses configured directories that cannot be created, or that a command would replace."""
 
 import os
 from pathlib import Path
 
+from nmt.errors import SettingError
 from nmt.storage import names
 from nmt.storage.atomic import PREFIX
 
@@ -29,6 +30,17 @@ def misplaced(data: str, run: str, origin: str | None) -> str | None:
             if name in taken or name.startswith(PREFIX):
                 return f"{key} is {path}, but {command} replaces {name} in {owner} ({directory})"
     return None
+
+
+def refuse_file(key: tuple[str, ...], directory: Path) -> None:
+    """Raises SettingError if `directory` or one of its parents is a file.
+
+    Args:
+        key: the setting whose value is `directory`.
+    """
+    for path in (directory, *directory.parents):
+        if path.exists() and not path.is_dir():
+            raise SettingError(key, f"{path} is not a directory. Choose another path.")
 
 
 def _first_name(directory: str, path: str) -> str:

@@ -175,19 +175,31 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
         raise InputError(f"{origins[('base',)]}: base must be a file name.")
     if not (path.parent / base).exists():
         raise InputError(
-            f"{origins[('base',)]}: base {path.parent / base} does not exist. Check the path."
+            f"{origins[('base',)]}: base {path.parent / base} does not exist. Check the path, "
+            "which is relative to the directory of the configuration file. For a shipped "
+            'configuration, run a command such as "nmt config multi30k > multi30k.yaml" first.'
         )
-    below, below_origins = _read_with_base(path.parent / base, (*seen, resolved))
-    return _merged(below, content), below_origins | origins
+    merged, merged_origins = _read_with_base(path.parent / base, (*seen, resolved))
+    _merge(content, (), merged, merged_origins)
+    return merged, merged_origins | origins
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    result = dict(below)
+def _merge(
+    above: dict[str, Any], at: KeyPath, merged: dict[str, Any], origins: dict[KeyPath, str]
+) -> None:
+    """Merges the settings `above`, which are below the key `at`, into `merged`."""
     for key, value in above.items():
-        old = result.get(key)
-        both = isinstance(value, dict) and isinstance(old, dict)
-        result[key] = _merged(old, value) if both else value  # type: ignore[arg-type]
-    return result
+        if isinstance(value, dict) and isinstance(merged.get(key), dict):
+            _merge(value, (*at, key), merged[key], origins)
+        else:
+            _replace(merged, (*at, key), value, origins)
+
+
+def _replace(node: dict[str, Any], path: KeyPath, value: Any, origins: dict[KeyPath, str]) -> None:
+    """Sets the last key of `path` in `node`; forgets the origins of the value it replaces."""
+    node[str(path[-1])] = value
+    for key in [key for key in origins if key[: len(path)] == path]:
+        del origins[key]
 
 
 def _apply(
@@ -198,13 +210,11 @@ def _apply(
     if not equals or not all(keys):
         raise InputError(f"{origin}: {override:.100} is not an override. Write section.key=value.")
     value, lines = parse(text, f"{origin}: {dotted}")
-    node = content
-    for key in keys[:-1]:
-        child = node.setdefault(key, {})
-        if not isinstance(child, dict):
-            child = node[key] = {}
-        node = child
-    node[keys[-1]] = value
-    path: KeyPath = tuple(keys)
+    node, path = content, tuple(keys)
+    for n, key in enumerate(keys[:-1], start=1):
+        if not isinstance(node.get(key), dict):
+            _replace(node, path[:n], {}, origins)
+        node = node[key]
+    _replace(node, path, value, origins)
     origins.update({path[:n]: origin for n in range(1, len(path)) if path[:n] not in origins})
     origins.update({(*path, *below): origin for below in lines or {(): 1}})

@@ -38,9 +38,14 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
     path, section = _place(problem["loc"])
     key = ".".join(map(str, path))
     where = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
+    found = json.dumps(problem["input"], ensure_ascii=False, default=str)
+    found = found if len(found) <= 60 else found[:57] + "..."
     match problem["type"]:
         case "extra_forbidden":
             known = list(section.model_fields) if section else []
+            word, colon, value = str(path[-1]).partition(":")
+            if colon and word in known:
+                return f'{where}: Write "{word}: {value}", with a space after the colon.'
             near = _sections_with(key) or _nearest(path, known)
             hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
             return f"{where}: Unknown key {key}. {hint}"
@@ -51,7 +56,7 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             return f"{' and '.join(places) or where}: {text}."
         case "union_tag_not_found":
             kinds = ", ".join(CORPUS_KINDS)
-            return f"{where}: {key} must have exactly one of the keys {kinds}."
+            return f"{where}: {key} is {found}, but must have exactly one of the keys {kinds}."
         case "string_unicode" if not path:
             key = problem["input"]
             return f"{origins.get((key,), name)}: The key {key!a} is not valid Unicode. Remove it."
@@ -59,8 +64,6 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             return f"{where}: {key} is missing."
         case "too_short":
             return f"{where}: {key} is empty. Specify a corpus."
-    found = json.dumps(problem["input"], ensure_ascii=False, default=str)
-    found = found if len(found) <= 60 else found[:57] + "..."
     name = next(part for part in reversed(path) if isinstance(part, str))
     wanted = allowed(section, name) if section else _allowed({})
     return f"{where}: {key} must be {wanted}, not {found}."

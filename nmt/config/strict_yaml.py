@@ -63,6 +63,18 @@ _Loader.add_constructor(f"{_TAG}int", _decimal)
 _Loader.add_constructor(f"{_TAG}float", _number)
 
 
+_COLON = ' Write "key: value", with a space after the colon.'
+_REMEDIES = (  # for parts of PyYAML's messages
+    ("could not find expected ':'", _COLON),
+    (
+        "mapping values are not allowed",
+        ' Check the indentation, that the previous line has the form "key: value", and that a '
+        'value with ": " is in quotes.',
+    ),
+    ("found character '\\t'", " Indent with spaces, not with tabs."),
+)
+
+
 def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
     """Returns the value of a YAML text and the line of each key.
 
@@ -91,9 +103,11 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f":{mark.line + 1}" if mark else ""
-        raise InputError(f"{name}{line}: Invalid YAML ({error.problem}).") from None
+        remedy = next((text for part, text in _REMEDIES if part in str(error.problem)), "")
+        # A missing colon is noticed on the next line; the context is the key that lacks it.
+        mark = error.context_mark if remedy == _COLON else error.problem_mark
+        line = f":{(mark or error.problem_mark).line + 1}" if error.problem_mark else ""
+        raise InputError(f"{name}{line}: Invalid YAML ({error.problem}).{remedy}") from None
     except RecursionError:
         raise InputError(f"{name}: The YAML is nested too deeply.") from None
     except (yaml.YAMLError, ValueError) as error:

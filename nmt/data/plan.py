@@ -149,6 +149,13 @@ class Plan:
         return StepPlan(step, epoch + 1, tuple(micro_batches), *tokens, float(weights.sum()) or 1.0)
 
 
+def epoch_size(shards: Sequence[Shard], batch_tokens: int) -> tuple[int, int]:
+    """Returns the mean number of target tokens per epoch, and about how many steps they take."""
+    source = sum(len(shard.source.values) * shard.weight for shard in shards)
+    target = sum(len(shard.target.values) * shard.weight for shard in shards)
+    return round(target), max(1, round(max(source, target) / batch_tokens))
+
+
 def _pairs(
     shares: Sequence[tuple[Shard, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

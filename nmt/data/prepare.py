@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import signals
-from nmt.config import Config
+from nmt.config import Config, refuse_file
 from nmt.data import workers
 from nmt.data.corpora import check_corpus, input_files
 from nmt.data.languages import code_problem
@@ -22,7 +22,7 @@ from nmt.data.stages.inspect_corpora import inspect_corpora
 from nmt.data.stages.job import CorpusEntry, Job
 from nmt.data.stages.learn_table import learn_table
 from nmt.data.stages.publish import publish, refuse_what_is_not_ours, remove_work
-from nmt.data.stages.vocabulary import learn_vocabulary
+from nmt.data.stages.vocabulary import given_tokenizer, learn_vocabulary
 from nmt.errors import InputError, LastingError, Note, SettingError, Status
 from nmt.storage import atomic, manifest
 
@@ -55,17 +55,21 @@ def prepare(
     """
     began = time.monotonic()
     directory = Path(config.data.directory)
+    refuse_file(("data", "directory"), directory)
     with signals.stoppable(
         f"Stopped. Finished work is kept in {directory}; nmt prepare continues from there."
     ):
         job = _job(config, tokenizer, processes or workers.default_processes())
-        if _is_prepared(job, note):
+        reasons: list[str] = []  # to prepare the data again
+        if _is_prepared(job, reasons.append):
             note(f"{directory} is already prepared. There is nothing to do.")
             remove_work(job)
             return
         refuse_what_is_not_ours(job)
         refuse_if_used(directory, job.origin_sha256, job.origin["settings"])
         _check_input(job, note)
+        for reason in reasons:
+            note(reason)
         with _locked(job):
             if _is_prepared(job, lambda line: None):  # meanwhile, by the process that held the lock
                 note(f"{directory} was prepared by another process. There is nothing to do.")
@@ -187,10 +191,15 @@ def _is_prepared(job: Job, note: Note) -> bool:
 
 
 def _check_input(job: Job, note: Note) -> None:
-    """Checks the language codes and corpora; raises InputError if a corpus cannot be read."""
+    """Checks the language codes, the given tokenizer and the corpora.
+
+    Raises:
+        InputError: a corpus cannot be read, or the given tokenizer cannot be used.
+    """
     data = job.data
     for side in ("source", "target"):
         if problem := code_problem(getattr(data, f"{side}_language")):
             note(f"nmt: warning: data.{side}_language: {problem}")
+    given_tokenizer(job)
     for entry in job.entries:
         check_corpus(entry.corpus, data)

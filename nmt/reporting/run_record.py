@@ -7,6 +7,7 @@ still training, the prepared data was deleted, or the model is damaged.
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -108,9 +109,10 @@ class RunRecord:
 
     @property
     def warnings(self) -> list[str]:
-        """The training warnings in the finished model's manifest."""
-        found = (self.model or {}).get("warnings")
-        return [line for line in found if isinstance(line, str)] if isinstance(found, list) else []
+        """The warnings of `nmt prepare` and `nmt train` in the manifests of data and model."""
+        found = [(content or {}).get("warnings") for content in (self.data, self.model)]
+        lines = chain.from_iterable(each for each in found if isinstance(each, list))
+        return [line for line in lines if isinstance(line, str)]
 
     def points(self, key: str, *, validation: bool = False) -> list[Point]:
         """Returns the logged values of a quantity; skips log lines without a finite value."""

@@ -59,7 +59,8 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{name} does not exist. Check the path.") from None
+        start = "" if path.is_absolute() else ", which is relative to the current directory"
+        raise InputError(f"{name} does not exist. Check the path{start}.") from None
     except IsADirectoryError:
         raise InputError(f"{name} is a directory, not a file. Check the path.") from None
     except PermissionError as error:

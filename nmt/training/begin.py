@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from nmt.config import Config, Data
+from nmt.config import Config, Data, refuse_file
 from nmt.data import kept_test_set
 from nmt.data.prepared_data import PreparedData
 from nmt.data.shards import Shard
@@ -115,6 +115,22 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
         config, identity, ranks, tokenizer, training, validation, data.verify, files,
         hashes | {"target_symbols": data.manifest["target_symbols"]},
     )  # fmt: skip
+
+
+def refuse_unfit_directory(config: Config, note: Note) -> None:
+    """Refuses a run directory that `config` must not use, before long work such as preparing data.
+
+    Args:
+        note: see `open_run`.
+
+    Raises:
+        InputError: the path is a file, the run would overwrite files that nmt did not create, or
+            the directory holds a run with other settings.
+    """
+    directory = RunDirectory(Path(config.training.run_directory))
+    refuse_file(("training", "run_directory"), directory.path)
+    directory.refuse_what_is_not_ours()
+    directory.refuse_changes(with_compile_decided(config, directory), note)
 
 
 def with_compile_decided(config: Config, directory: RunDirectory) -> Config:

@@ -12,7 +12,7 @@ from nmt.runs.model_directory import OpenedModel, new_transformer
 from nmt.runs.state import NAMES, Best
 from nmt.training.begin import Training
 from nmt.training.distributed import StopRequest
-from nmt.training.health import shortcomings, too_few
+from nmt.training.health import rate_warnings, shortcomings, too_few
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimizers import averaged_weights
 from nmt.training.run_log import RunLog
@@ -38,10 +38,12 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
         weights, facts = _mean_or_best(training, log, stop, step)
     if not run.ranks.is_main:
         return
+    warnings = facts["warnings"]
+    facts["warnings"] = [*rate_warnings(run.config), *warnings]
     write_finished(run.identity, run.config, run.files, weights, run.facts | facts, log.note)
     log.model(run.config, facts | {"ended_by": end})
     log.note(f"The finished model is {_described(facts)}.")
-    for warning in facts["warnings"]:
+    for warning in warnings:  # the run began with those about the learning rate
         log.note(f"nmt: warning: {warning}")
 
 

@@ -28,13 +28,17 @@ _PATIENCE_STEPS = 100
 
 
 def rate_warnings(config: Config) -> list[str]:
-    """Returns warnings if the learning rate will exceed `highest_rate` or will never decrease."""
+    """Returns warnings if the learning rate will exceed `highest_rate` or will never decrease.
+
+    In fine-tuning, a rate that never decreases is usual, so there is no warning about it.
+    """
     return [*_too_high(config), *_always_rising(config)]
 
 
 def _always_rising(config: Config) -> Iterator[str]:
     settings = config.training
-    if settings.warmup_steps > settings.max_steps:
+    # Fine-tuning often uses only the low rates at the beginning of a long warm-up.
+    if settings.warmup_steps > settings.max_steps and not settings.initialize_from:
         yield (
             f"The learning rate will rise until the last step, because training.warmup_steps is "
             f"{settings.warmup_steps}, but training.max_steps is {settings.max_steps}. Lower "
@@ -150,10 +154,10 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
 
 
 def too_few(averaged: int, wanted: int, run: RunDirectory) -> list[str]:
-    """Returns a warning if fewer than `wanted` checkpoints were averaged, otherwise no warning."""
+    """Returns a list with a warning if `averaged`, a number of checkpoints, is not `wanted`."""
     if averaged == wanted:
         return []
     return [
-        f"The finished model in {run.path} is the mean of {count(averaged, 'checkpoint')}, but "
+        f"The finished model in {run.path} was made from {count(averaged, 'checkpoint')}, but "
         f"training.average_last is {wanted}. Train longer, or lower training.checkpoint_every."
     ]

@@ -3,8 +3,9 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from nmt.config import Config
+from nmt.config import Config, refuse_file
 from nmt.cpu_memory import keep_freed_memory
+from nmt.data.plan import epoch_size
 from nmt.errors import InputError, Note
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import finished_step
@@ -42,6 +43,7 @@ def train(config: Config, note: Note) -> Path:
         stop = stack.enter_context(StopRequest().listening())
         ranks = stack.enter_context(process_group(config.training.process_group_timeout_s))
         if ranks.is_main:
+            refuse_file(("training", "run_directory"), directory.path)
             stack.enter_context(directory.locked())
             directory.remove_leftovers()
         else:
@@ -90,6 +92,8 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
         size = run.ranks.world_size
         count = f"with {size} processes " if size > 1 else ""
         log.note(f"Training {count}on {run.ranks.device_name}.")
+        tokens, steps = epoch_size(run.training, run.config.training.batch_tokens)
+        log.note(f"An epoch has {tokens:,} target tokens and takes about {steps:,} steps.")
         with CheckpointWriter(run) as writer:
             step, end = train_steps(training, writer, log, stop, step)
         finish(training, log, stop, step, end)

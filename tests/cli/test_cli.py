@@ -483,8 +483,13 @@ def test_files_that_a_configuration_names_are_named_with_their_setting(
     for command in ("prepare", "train"):
         _, [line] = refused(capsys, command, path, given)
         assert line.startswith("nmt: error: command line: data.train.0: none.en does not exist.")
+        assert "Check the path, which is relative to the current directory." in line
+        assert not (tmp_path / "data").exists()
     _, [line] = refused(capsys, "prepare", path, "tokenizer.model=none.model")
     assert "command line: tokenizer.model: none.model is not a file." in line
+    for key in ("data.directory", "training.run_directory"):
+        _, [line] = refused(capsys, "train", path, f"{key}={path}/below")
+        assert f"command line: {key}: {path} is not a directory." in line
     (tmp_path / "above.yaml").write_text("\nbase: none.yaml\n")
     _, [line] = refused(capsys, "prepare", tmp_path / "above.yaml")
     assert f"{tmp_path}/above.yaml:2: base {tmp_path}/none.yaml does not exist." in line

@@ -49,6 +49,12 @@ def test_a_mistake_is_told_where_the_value_that_counts_stands(tmp_path: Path):
     assert places["training.max_steps"] == (f"{above}:2", "-1.")
     assert places["training.log_every"] == ("overrides", "-2.")
     assert places["training.validate_every"] == (f"{below}:{lines}", "0.")
+    write(
+        tmp_path, GOOD.replace("{hub: wmt/wmt14, name: de-en, split: train}", "{text: {target: b}}")
+    )
+    text = "base: c.yaml\n\n\ndata:\n  train:\n    - {text: {source: a}}\n"
+    above = write(tmp_path, text, "above.yaml")
+    assert problems(above) == [f"{above}:6: data.train.0.text.target is missing."]
 
 
 def test_paths_are_relative_to_where_the_command_is_run_and_base_to_its_file(
@@ -77,7 +83,7 @@ BAD_FILES = [
     ("# nothing\n", "c.yaml has no sections"),
     ("- a\n", "c.yaml has no sections"),
     ("base: c.yaml\n", "form a cycle"),
-    ("base: none.yaml\n", "none.yaml does not exist"),
+    ("base: none.yaml\n", "none.yaml does not exist. Check the path, which is relative to the"),
     ('base: "a\\0b"\n', "does not exist"),
     ('base: "\\ud800"\n', "does not exist"),
     ("base: .\n", "is a directory"),

@@ -63,7 +63,14 @@ BAD_SETTINGS = [
     (GOOD.replace("runs/x", '"\\ud800"'), "training.run_directory must be a non-empty string"),
     (GOOD.replace("runs/x", "data/x"), "are both data/x"),
     (GOOD.replace("pairs: 600", "pair: 600"), "Did you mean pairs?"),
-    (GOOD.replace("- {demo: {pairs: 600, seed: 1}}", "- {foo: 1}"), "one of the keys hub, text"),
+    (
+        GOOD.replace("- {demo: {pairs: 600, seed: 1}}", "- {foo: 1}"),
+        'c.yaml:11: data.train.5 is {"foo": 1}, but must have exactly one of the keys hub, text',
+    ),
+    (
+        GOOD.replace("target: a.de.gz", "target:a.de.gz"),
+        'c.yaml:7: Write "target: a.de.gz", with a space after the colon.',
+    ),
     (GOOD.replace("  target_language: no\n", ""), "data.target_language is missing"),
 ]
 
@@ -87,7 +94,8 @@ def test_r18_bad_settings(tmp_path: Path, monkeypatch, capfd, text: str, expecte
         ("model.d_ff=", "model.d_ff must be a whole number from 1 to 100,000, not null"),
         ("model=null", "model must be a mapping of settings, not null"),
         ("data.train=[]", "data.train is empty"),
-        ("data.train.0.weight=3", "data.train must be a list of corpora"),
+        ("data.train.0.weight=3", "command line: data.train must be a list of corpora"),
+        ("data.train=[{text: {source: a}}]", "command line: data.train.0.text.target is missing"),
         ("base=x.yaml", "Unknown key base"),
         # so small that no epoch would ever contain a pair
         ("data.train=[{hub: x, split: y, weight: 1e-9}]", "weight must be a number from 0.0001"),

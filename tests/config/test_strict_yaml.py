@@ -28,7 +28,15 @@ def test_what_is_written_out_reads_back_the_same(tmp_path: Path):
 BAD_YAML: list[tuple[str | bytes, str]] = [
     ("data: {directory: a\n", "Invalid YAML"),
     ("\tdata: 1\n", "Invalid YAML"),
-    ("data:\n\tdirectory: x\n", "c.yaml:2"),
+    ("data:\n\tdirectory: x\n", "that cannot start any token). Indent with spaces, not with tabs."),
+    (
+        "data:\n  max_length 3\n  train: []\n",
+        "c.yaml:3: Invalid YAML (mapping values are not allowed here). Check the",
+    ),
+    (
+        "data:\n  seed: 1\n  length:3\n  x: 1\n",
+        "c.yaml:3: Invalid YAML (could not find expected ':')",
+    ),
     ("--- 1\n--- 2\n", "Invalid YAML (but found another document)"),
     ("data: \x00\n", "Invalid YAML"),
     (b"a: 1\nb: \xe4\n", "c.yaml:2: The line is not UTF-8"),

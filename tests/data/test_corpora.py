@@ -192,6 +192,7 @@ def flipped(content: bytes) -> bytes:
 BAD_FILES = {
     "source.en": (b"one\ntwo\nthree\n", r"source.en has 3 lines, but .*two has 2\."),
     "utf8": (b"fine\nna\xefve\n", r"utf8:2: .* not UTF-8 \(byte 0xef at position 3\)"),
+    "utf16": ("one\ntwo\nthree\n".encode("utf-16"), r"utf16:1: .* not UTF-8 \(byte 0xff "),
     "empty": (b"", r"empty is empty\."),
     "empty.gz": (gzip.compress(b""), r"empty.gz is empty\."),
     "cut.gz": (
@@ -219,7 +220,7 @@ def test_text_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     assert re.search(message, str(error)), error
     if name != "utf8":  # the rest is known before a single pair is used
         data = settings(corpus)
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=message):
             check_corpus(data.train[0], data)
 
 

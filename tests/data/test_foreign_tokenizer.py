@@ -100,6 +100,7 @@ def test_prepare_uses_the_model(tmp_path: Path, capsys):
     path.write_bytes(b"no model")
     assert main(["prepare", str(config)]) == 2
     assert "(tokenizer.model) cannot be used: it is damaged" in capsys.readouterr().err
+    assert not Path(content["data"]["directory"]).exists()  # found before the text is cleaned
     path.write_bytes(trained(**KINDS["bpe with bytes"]))
     for theirs in (path.read_bytes(), trained(**KINDS["bpe with bytes"], split_digits=True)):
         path.write_bytes(theirs)

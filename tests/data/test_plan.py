@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nmt.data import plan as plan_module
-from nmt.data.plan import Plan
+from nmt.data.plan import Plan, epoch_size
 from nmt.data.shards import Shard, Side
 from nmt.errors import InputError
 
@@ -122,6 +122,10 @@ def test_weights_say_how_often_a_pair_is_seen():
         np.concatenate([s.micro_batches[0] for n in (1, 2) for s in epoch(plan, n)]).tolist()
     )
     assert all(both[pair] == 1 for pair in range(100, 150))  # half an epoch each, none twice
+    tokens, number_of_steps = epoch_size(shards, 200)
+    steps = [step for n in (1, 2) for step in epoch(plan, n)]
+    assert 2 * tokens == pytest.approx(sum(step.target_tokens for step in steps), abs=1)
+    assert 2 * number_of_steps == pytest.approx(len(steps), rel=0.15)
 
 
 def test_resuming_anywhere_gives_the_same_steps():

@@ -356,10 +356,12 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
 
     (tmp_path / "run").mkdir()
     PreparedData.open(tmp_path / "data").mark_used(tmp_path / "run")
+    notes: list[str] = []
     with pytest.raises(
         InputError, match=r"/data would .*max_length was 60.*/run was trained on it"
     ):
-        run(changed)
+        prepare.prepare(changed, note=notes.append)
+    assert not notes  # no word of preparing what is refused
     with pytest.raises(InputError) as caught:
         PreparedData.of(changed)
     assert f"and {tmp_path}/run was trained on it. Choose another" in str(caught.value)
@@ -379,7 +381,7 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
     with pytest.raises(InputError, match="other input files"):
         run(wanted)
     (tmp_path / "run").rmdir()
-    run(changed)
+    assert run(changed)[0].startswith("Preparing again: data.max_length was 60, is 30")
     assert PreparedData.of(changed).manifest["corpora"][0]["read"] == 251
 
 

@@ -452,14 +452,17 @@ def test_french_is_set_beside_the_paper_in_its_convention():
     assert cells == ["37.90", "38.1", "−0.20", "−1.10 to +0.70"]
 
 
-def test_warnings_of_training_are_on_the_page_as_text():
+def test_warnings_of_data_and_training_are_on_the_page_as_text():
     run = wmt_record([], ONE, bleu=1.0)
     run.model["warnings"] = ["the mean is worse <b>", 7]
-    page = render([run, replace(run, name="other", model=None)], print)
+    facts = {"warnings": ["In train 1, the lines are shuffled"], "shards": {}, "corpora": []}
+    other = replace(run, name="other", model=None, data=facts | {"data_sha256": ""})
+    page = render([run, other], print)
+    assert "<li>other: In train 1, the lines are shuffled</li>" in page
     assert "<li>wmt: the mean is worse &lt;b&gt;</li>" in page and "<li>wmt: 7" not in page
-    assert "Training warnings" in page
+    assert "Warnings of nmt prepare" in page
     run.model["warnings"] = "not a list"
-    assert "Training warnings" not in render([run], print)
+    assert "Warnings of nmt prepare" not in render([run], print)
 
 
 def test_corpora_of_other_weight_are_told_apart():

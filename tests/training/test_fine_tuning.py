@@ -53,7 +53,9 @@ def test_model_and_tokenizer_are_those_of_the_initial_model(
 ):
     path = second(tmp_path, first / kind, model={"dropout": 0.0})
     assert main(["info", str(path)]) == 0
-    assert "model.encoder_layers                     2" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "model.encoder_layers                     2" in said
+    assert "the warm-up would end at step 4,000" in said and "warning" not in said
     assert main(["train", str(path)]) == 0
     used = (tmp_path / "run/tokenizer.model").read_bytes()
     assert used == (first / "tokenizer.model").read_bytes()

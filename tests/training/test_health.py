@@ -94,7 +94,9 @@ def test_a_run_that_learns_nothing_says_so(settings, capsys):
         re.M,
     )
     assert warning
-    assert manifest.read(directory / "model", "model")["warnings"] == [warning[1]]
+    told = manifest.read(directory / "model", "model")["warnings"]
+    assert told[1:] == [warning[1]]
+    assert "will rise until the last step" in told[0] and said.count(told[0]) == 1
 
 
 GOOD = {"nll": 2.0, "bleu": 20.0, "chrf": 40.0, "unigram_nll": 5.0}
@@ -134,7 +136,7 @@ def test_the_best_is_chosen_by_the_measure(by: Measure):
 
 def test_fewer_checkpoints_than_wanted_are_told_in_the_models_facts(settings, capsys):
     directory, _ = run(settings(training__average_last=3, training__max_steps=8))
-    told = "is the mean of 2 checkpoints, but training.average_last is 3. "
+    told = "was made from 2 checkpoints, but training.average_last is 3. "
     [warning] = [line for line in capsys.readouterr().err.splitlines() if told in line]
     assert warning.startswith("nmt: warning: ")
     facts = manifest.read(directory / "model", "model")
@@ -158,6 +160,7 @@ def test_progress_has_what_a_person_wants_to_know(settings, capsys):
     logged = [line["step"] for line in read_log(directory) if "event" not in line]
     assert logged == [1, 4, 5, 6, 7]
     assert re.search(r"^Training on .+, \d+ threads?\.$", said, re.M)
+    assert re.search(r"^An epoch has [\d,]+ target tokens and takes about \d+ steps\.$", said, re.M)
 
 
 @pytest.fixture

@@ -247,6 +247,15 @@ def test_somebodys_file_where_a_run_would_write_is_named_and_stays(
     assert (run / ".tmp-notes.txt").read_text() == "mine too"
 
 
+def test_a_run_directory_is_checked_before_data_are_prepared(
+    settings, trained: Train, finished: Path, tmp_path: Path
+):
+    data = tmp_path / "new"
+    status, said = trained(settings(**SHORT, training__seed=5, data__directory=str(data)))
+    assert status == 2 and "training.seed is 5, but run" in "".join(said)
+    assert not data.exists()
+
+
 def test_no_sound_checkpoint_left_at_the_end_is_one_line(settings, trained: Train, monkeypatch):
     original = checkpoint.sound_checkpoints
 

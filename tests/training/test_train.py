@@ -207,7 +207,7 @@ def test_the_finished_model_is_the_mean_where_that_is_better_or_asked_for(
     others = f"the checkpoint of step 6 (BLEU {scores[0]:.3f})"
     assert f"is the mean of steps 8, 12 (BLEU 8.000), not {others}.\n" in capsys.readouterr().err
     told = "worse (BLEU 8.000) than the best checkpoint, step 6 (BLEU 9.000)"
-    assert [told in warning for warning in facts["warnings"]] == [True] * is_told
+    assert any(told in warning for warning in facts["warnings"]) == is_told
 
 
 def test_a_resumed_run_knows_its_validations(settings, monkeypatch):

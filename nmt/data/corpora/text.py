@@ -19,9 +19,9 @@ class Text(Kind):
     def check(self, settings: TextFiles, data: Data) -> None:
         counts = []
         for path in map(Path, self.paths(settings)):
-            counts.append(count_lines(path))
-            if counts[-1] == 0:
+            if next(read_lines(path), None) is None:  # refuses UTF-16, whose lines miscount
                 raise InputError(f"{path} is empty. Specify a file with text.")
+            counts.append(count_lines(path))
         if counts[0] != counts[1]:
             raise InputError(
                 f"{settings.source} has {count(counts[0], 'line')}, but {settings.target} has "

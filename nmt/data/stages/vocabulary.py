@@ -40,32 +40,47 @@ def learn_vocabulary(job: Job, text: KeptText, note: Note) -> Tokenizer:
     return Tokenizer.load(job.tokenizer)
 
 
-def _write_tokenizer(job: Job, text: KeptText, note: Note) -> None:
+def given_tokenizer(job: Job) -> Tokenizer | None:
+    """Returns the tokenizer to use instead of training one, or None.
+
+    Raises:
+        InputError: the given file cannot be used, or its tokenizer has another vocabulary size or
+            other symbols than the settings.
+    """
     settings = job.tokenizer_settings
     given = job.given_tokenizer or (Path(settings.model) if settings.model else None)
-    size = settings.vocabulary_size
-    if given:
-        tokenizer = Tokenizer.load(given) if job.given_tokenizer else _adapted(given)
-        if tokenizer.symbols != settings.symbols:
-            theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
-            raise InputError(
-                f"tokenizer.symbols is {ours}, but the symbols of the given tokenizer {given} are "
-                f"{theirs}. Set tokenizer.symbols to these symbols, or use another tokenizer."
-            )
-        found = tokenizer.vocabulary_size
-        if found != size:
-            raise InputError(
-                f"tokenizer.vocabulary_size is {size:,}, but the given tokenizer {given} has "
-                f"{found:,} tokens. Set tokenizer.vocabulary_size to {found}."
-            )
-        note(f"Using the tokenizer {given}.")
+    if not given:
+        return None
+    tokenizer = Tokenizer.load(given) if job.given_tokenizer else _adapted(given)
+    if tokenizer.symbols != settings.symbols:
+        theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
+        raise InputError(
+            f"tokenizer.symbols is {ours}, but the symbols of the given tokenizer {given} are "
+            f"{theirs}. Set tokenizer.symbols to these symbols, or use another tokenizer."
+        )
+    size, found = settings.vocabulary_size, tokenizer.vocabulary_size
+    if found != size:
+        raise InputError(
+            f"tokenizer.vocabulary_size is {size:,}, but the given tokenizer {given} has "
+            f"{found:,} tokens. Set tokenizer.vocabulary_size to {found}."
+        )
+    return tokenizer
+
+
+def _write_tokenizer(job: Job, text: KeptText, note: Note) -> None:
+    settings = job.tokenizer_settings
+    if tokenizer := given_tokenizer(job):
+        note(f"Using the tokenizer {job.given_tokenizer or settings.model}.")
         atomic.write_file(job.tokenizer, tokenizer.model)
+        return
+    note(
+        f"Training a tokenizer with {settings.vocabulary_size:,} tokens on up to "
+        f"{SAMPLE_SENTENCES:,} sentences."
+    )
+    if _text_bytes(text) < _LEARN_APART_BYTES:
+        _learn(text, settings, job.tokenizer)
     else:
-        note(f"Training a tokenizer with {size:,} tokens on up to {SAMPLE_SENTENCES:,} sentences.")
-        if _text_bytes(text) < _LEARN_APART_BYTES:
-            _learn(text, settings, job.tokenizer)
-        else:
-            workers.run_apart(_learn, text, settings, job.tokenizer)
+        workers.run_apart(_learn, text, settings, job.tokenizer)
 
 
 def _adapted(path: Path) -> Tokenizer:
