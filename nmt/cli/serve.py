@@ -76,11 +76,17 @@ def _loads(arguments: argparse.Namespace) -> "list[Load]":
     """Returns a function for each process that loads the model; exported models need no torch."""
     from nmt.processes import cores
     from nmt.runs.exported_model import is_exported
+    from nmt.runs.run_directory import RunDirectory
+    from nmt.storage import manifest
 
     model, device, precision = arguments.model, arguments.device, arguments.precision
     first: Load = partial(_load, model, device, precision, say)
     if is_exported(model):
         return [first] * (arguments.processes or 1)
+    if not (model / manifest.NAME).is_file() and not RunDirectory(model).may_hold_models:
+        from nmt.runs.model_directory import find_model  # imports torch
+
+        find_model(model)  # raises the error before the server listens
     others: Load = partial(_load, model, device, precision, None, arguments.processes is None)
     return [first] + [others] * ((arguments.processes or min(cores(), _CPU_PROCESSES)) - 1)
 

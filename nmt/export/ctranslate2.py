@@ -26,7 +26,9 @@ from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from nmt.model.positions import LearnedPositions
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
+from nmt.reporting.about_model import about_model
 from nmt.runs.exported_model import KIND
+from nmt.runs.model_directory import LoadedModel
 from nmt.storage import manifest
 from nmt.storage.names import CONFIG, TOKENIZER
 from nmt.translator import Translator
@@ -43,15 +45,19 @@ _EXPRESSED: dict[str, Collection[str] | None] = dict.fromkeys(
 Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 
 
-def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
+def export_ctranslate2(
+    translator: Translator, folder: Path, model: LoadedModel, quantization: Quantization
+) -> str:
     """Writes a CTranslate2 model, its tokenizer and a script that translates without nmt.
 
-    Also writes the configuration and a manifest, which `Translator.load` reads. A float32 export is
+    Also writes the configuration and a manifest, which `Translator.load` reads; the manifest
+    contains facts about the original model, which `nmt serve` shows. A float32 export is
     compared with the original. The differences of a quantized export are only reported.
 
     Args:
         translator: the original in fp32 on a CPU, with weights that are not prepacked.
         folder: an existing, empty directory.
+        model: the model of `translator`.
         quantization: data type of the weights on disk.
 
     Returns:
@@ -81,7 +87,9 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
     (folder / CONFIG).write_text(translator.config.to_yaml(), encoding="utf-8")
     never = {*tokenizer.pieces(translator.search.untrained)}
     symbols = [symbol for symbol in tokenizer.symbols if symbol not in never]
-    manifest.write(folder, KIND, {"target_symbols": symbols})
+    original = about_model(model.directory, model.config)
+    del original["examples"]  # exercises for the microscope, which needs the original model
+    manifest.write(folder, KIND, {"target_symbols": symbols, "original": original})
     return found
 
 

@@ -49,7 +49,7 @@ def export(
     )
     with new_directory(output) as folder:
         if format == "ctranslate2":
-            found = export_ctranslate2(translator, folder, quantization or "float32")
+            found = export_ctranslate2(translator, folder, loaded, quantization or "float32")
         else:
             from nmt.export.huggingface import export_huggingface  # requires an extra
 

@@ -5,7 +5,7 @@ This module does not import torch, so that an exported model can be used without
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt import config as configuration
 from nmt.config import Config
@@ -69,6 +69,15 @@ def read_exported_config(path: Path) -> Config:
         return configuration.load_resolved(path / CONFIG)
     except InputError as error:
         raise NoModelError(*error.problems) from None
+
+
+def about_original(path: Path) -> dict[str, Any]:
+    """Returns the facts about the original model that `nmt export` kept.
+
+    See `nmt.reporting.about_model`. Raises the same errors as `manifest.read`.
+    """
+    found: dict[str, Any] = manifest.read(path, KIND)["original"]
+    return found
 
 
 def load_exported(path: Path, device: str | None = None) -> ExportedModel:

@@ -101,8 +101,17 @@ def _add_page(app: FastAPI, page: PageFiles) -> None:
 
 
 def _add_error_handlers(app: FastAPI, note: Note) -> None:
-    async def refused(_: Request, error: StarletteHTTPException) -> Response:
-        return json_response({"error": error.detail}, error.status_code, error.headers)
+    async def refused(request: Request, error: StarletteHTTPException) -> Response:
+        message = error.detail
+        if error.status_code == 404:
+            remedy = "GET /openapi.json lists all calls."
+            if request.url.path.endswith("/"):
+                remedy = "Remove the slash at the end."
+            message = f"There is no such call. {remedy}"
+        elif error.status_code == 405 and error.headers:
+            allowed = error.headers["Allow"].replace(", ", " or ")
+            message = f"{request.url.path} does not support {request.method}. Use {allowed}."
+        return json_response({"error": message}, error.status_code, error.headers)
 
     async def full(request: Request, _: FullQueueError) -> Response:
         wait_s = request.app.state.batcher.patience_s

@@ -7,6 +7,7 @@ from typing import Any
 from nmt.decoding.beam_search import length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation
+from nmt.reporting.about_model import first_sight
 from nmt.serving.doubt import doubts
 from nmt.serving.microscope import inspect, search_tree
 from nmt.translator import Translator
@@ -55,15 +56,6 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
             chosen[kind] = one
     listed = [{"kind": kind, "text": text} for kind, text in chosen.items()]
     return {"opening": opening, "examples": listed}
-
-
-def first_sight(sources: Sequence[str]) -> str | None:
-    """Returns the first source of 8 to 12 words, or else the first source.
-
-    Returns None if `sources` is empty.
-    """
-    middle = (text for text in sources if 8 <= len(text.split()) <= 12)
-    return next(middle, sources[0] if sources else None)
 
 
 def _is_reordered(_: str, best: Translation) -> bool:

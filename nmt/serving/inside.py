@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.data.pair import Pair
 from nmt.data.tokenizer import with_eos
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def sees_inside(translator: Any) -> bool:
-    """Returns whether a translator provides attention and probabilities; exported models do not."""
+    """Returns whether a translator gives access to its model's internals; exported models do not.
+
+    Of these internals, an exported model provides only the attention of the last decoder layer.
+    """
     return not translator.is_exported
 
 
@@ -27,32 +31,39 @@ class Details:
 
     source_pieces: list[str]  # (S), with EOS
     pieces: list[str]  # (T)
-    log_probabilities: list[float]  # (T), natural logarithm
-    attention: list[list[float]]  # (T, S), see `nmt.decoding.alignment`
+    log_probabilities: list[float]  # (T), natural logarithm; empty unless requested
+    attention: list[list[float]]  # (T, S), see `nmt.decoding.alignment`; empty unless requested
 
 
 def details(
-    translator: "Translator", sources: Sequence[str], translations: Sequence[Translation]
+    translator: "Translator",
+    sources: Sequence[str],
+    translations: Sequence[Translation],
+    attention: bool,
+    token_probabilities: bool,
 ) -> list[Details]:
-    """Computes the details of each sentence's translation in a forward pass.
+    """Computes the requested details of each sentence's translation, in a forward pass each.
 
     Raises:
-        ArgumentError: the model was exported.
+        ArgumentError: `token_probabilities` is set, but the model is an exported model.
     """
-    if not sees_inside(translator):
+    if token_probabilities and not sees_inside(translator):
         raise ArgumentError(
-            "An exported model supports neither {attention} nor {token_probabilities}. Leave them "
-            "out, or use the original model."
+            "An exported model does not provide {token_probabilities}. Leave this field out, or "
+            "serve the original model."
         )
-    from nmt.decoding.alignment import cross_attention  # exported models are served without torch
-    from nmt.decoding.score import log_probabilities
-
     tokenizer = translator.tokenizer
     ids = tokenizer.encode_batch(sources)
     whole = [n for n, each in enumerate(translations) if each.parts == 1 and each.tokens]
     pairs = [Pair(with_eos(ids[n]), np.array(translations[n].tokens)) for n in whole]
-    logs = log_probabilities(translator.transformer, pairs)
-    weights = cross_attention(translator.search.transformers, pairs)
+    logs: Sequence[list[float]] = [[]] * len(pairs)
+    weights: Sequence[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
+    if attention:
+        weights = translator.engine.cross_attention(pairs)
+    if token_probabilities:
+        from nmt.decoding.score import log_probabilities  # imports torch
+
+        logs = log_probabilities(translator.transformer, pairs)
     found = [Details([], [], [], []) for _ in sources]
     for n, (src, tgt), values, matrix in zip(whole, pairs, logs, weights, strict=True):
         rounded = [[round(weight, 4) for weight in row] for row in matrix.tolist()]

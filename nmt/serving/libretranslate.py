@@ -1,6 +1,7 @@
 """Implements LibreTranslate's API, so that LibreTranslate clients work with this server."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -88,14 +89,20 @@ async def translate(request: Request) -> Response:
     if question.format not in ("text", "html"):
         raise HTTPException(400, f"format must be text or html, not {question.format!a:.20}.")
     known = directions(request)
-    source = next(iter(known)) if question.source == "auto" else question.source
-    if source not in known:
+    is_auto = question.source == "auto"
+    source = next(iter(known)) if is_auto else _same(question.source, known)
+    if source is None:
         raise HTTPException(
-            400, f"Source language {source!a:.20} is not supported. See /languages."
+            400,
+            f"Source language {question.source!a:.20} is not supported. "
+            f"Supported: {', '.join(known)}.",
         )
-    if (target := question.target) not in known[source]:
+    target = _same(question.target, known[source])
+    if target is None:
         raise HTTPException(
-            400, f"Translation from {source} to {target!a:.20} is not supported. See /languages."
+            400,
+            f"Translation from {source} to {question.target!a:.20} is not supported. "
+            f"Supported from {source}: {', '.join(known[source])}.",
         )
     wanted = 1 + question.alternatives
     if wanted > limits_of(request).n_best:
@@ -104,7 +111,7 @@ async def translate(request: Request) -> Response:
     options = SearchOptions(
         n_best=wanted, beam=wanted if wanted > model.config.decoding.beam else None
     )
-    tag = known[source][question.target]
+    tag = known[source][target]
     if question.format == "html":
         if tag:
             raise HTTPException(
@@ -117,12 +124,17 @@ async def translate(request: Request) -> Response:
         found = await translated(request, texts, options, language=source, tag=tag)
         translations = [each.texts for each in found]
     answers: dict[str, list[Any]] = {"translatedText": [each[0] for each in translations]}
-    if question.source == "auto":
+    if is_auto:
         answers["detectedLanguage"] = [_detected(source) for _ in texts]
     if question.alternatives:
         answers["alternatives"] = [each[1:] for each in translations]
     is_list = isinstance(question.q, list)
     return json_response({key: each if is_list else each[0] for key, each in answers.items()})
+
+
+def _same(code: str, known: Iterable[str]) -> str | None:
+    """Returns the known code that equals `code` apart from case, or None."""
+    return next((each for each in known if each.lower() == code.lower()), None)
 
 
 async def _around_tags(

@@ -83,8 +83,7 @@ async def _answer(request: Request, name: str, question: Question) -> Response:
     batcher = batcher_of(request)
     if not batcher.model.sees_inside:
         raise InputError(
-            "Attention and search steps are unavailable for an exported model. Serve the original "
-            "model."
+            "An exported model does not give access to its internals. Serve the original model."
         )
     body = await answer(request, batcher.call(microscope, name, question.model_dump()))
     return Response(body, media_type="application/json")

@@ -4,6 +4,7 @@ To refuse a request, functions raise HTTPException, which becomes the response {
 """
 
 import asyncio
+import difflib
 import json
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,12 +21,20 @@ from nmt.serving.limits import Limits
 _LOOK_S = 0.5  # seconds between checks whether a waiting client is still connected
 _FORM_FIELDS = 300
 _CLOSE = {"Connection": "close"}
-_KINDS = {
+_JSON = "application/json"
+_WITH_CURL = f"With curl, add -H 'Content-Type: {_JSON}'."
+_EXPECTED = {  # by type of pydantic's error
     "string_type": "a string",
     "list_type": "a list",
+    "dict_type": "an object",
     "int_type": "a whole number",
+    "int_parsing": "a whole number",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "{expected}",
 }
 _CLOSED = 499  # nginx's status for a disconnected client, which does not receive it
 
@@ -69,19 +78,15 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = request.scope["query_string"] if form else b""
     is_form = form and (kind == "application/x-www-form-urlencoded" or (query and not kind))
-    if kind != "application/json" and not is_form:
+    if kind != _JSON and not is_form:
         or_form = " or application/x-www-form-urlencoded" if form else ""
-        raise HTTPException(415, f"Content-Type must be application/json{or_form}.")
+        raise HTTPException(415, f"Content-Type must be {_JSON}{or_form}. {_WITH_CURL}")
     body = await _body(request)
-    try:
-        content = _fields(query) | _fields(body) if is_form else json.loads(body)
-    except (ValueError, RecursionError):
-        kind = "a valid form" if is_form else "valid JSON"
-        raise HTTPException(400, f"The request body is not valid {kind}.") from None
+    content = _form(query, body) if is_form else _json(body)
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise HTTPException(400, _problems(error)) from None
+        raise HTTPException(400, _problems(error, list(model.model_fields))) from None
 
 
 async def _body(request: Request) -> bytes:
@@ -109,6 +114,31 @@ async def _body(request: Request) -> bytes:
         raise HTTPException(408, what, _CLOSE) from None
 
 
+def _json(body: bytes) -> Any:
+    if not body.strip():
+        raise HTTPException(400, "The request body is empty. Send a JSON object.")
+    try:
+        return json.loads(body.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        problem = f"is not UTF-8: byte {error.start} is invalid"
+    except json.JSONDecodeError as error:
+        problem = f"is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+    except (ValueError, RecursionError):  # a number with too many digits, or too many brackets
+        problem = "is not valid JSON"
+    raise HTTPException(400, f"The request body {problem}.")
+
+
+def _form(query: bytes, body: bytes) -> dict[str, Any]:
+    if body.lstrip().startswith(b"{"):  # curl declares every body to be a form
+        raise HTTPException(
+            415, f"The request body is JSON, but Content-Type is not {_JSON}. {_WITH_CURL}"
+        )
+    try:
+        return _fields(query) | _fields(body)
+    except ValueError:
+        raise HTTPException(400, "The request body is not a valid form.") from None
+
+
 def _fields(body: bytes) -> dict[str, Any]:
     """Parses the fields of a form; repeated fields become a list."""
     found = parse_qs(
@@ -117,27 +147,33 @@ def _fields(body: bytes) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
-def _problems(error: ValidationError) -> str:
-    """Describes up to three problems in one line without quoting the client's text."""
-    errors = error.errors(include_input=False, include_url=False, include_context=False)
-    return " ".join([*dict.fromkeys(_problem(each) for each in errors)][:3])
+def _problems(error: ValidationError, fields: list[str]) -> str:
+    """Describes up to three problems in one line without quoting the client's text.
+
+    Args:
+        fields: the names of the fields that the call supports.
+    """
+    errors = error.errors(include_input=False, include_url=False)
+    return " ".join([*dict.fromkeys(_problem(each, fields) for each in errors)][:3])
 
 
-def _problem(error: Any) -> str:
+def _problem(error: Any, fields: list[str]) -> str:
     """Describes one problem in a sentence."""
-    where = [str(part) for part in error["loc"]]
-    name = where[0] if where else "The body"
-    if error["type"] == "extra_forbidden":
-        return f"Unknown field {name!a:.40}."
-    if error["type"] == "missing":
-        return f"{name} is missing."
+    kind, where = error["type"], [f"{part!s:.40}" for part in error["loc"]]
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(where[0], fields, n=1)
+        known = f"The fields of this call are {', '.join(fields)}."
+        return f"Unknown field {where[0]!a}. " + (f"Did you mean {near[0]}?" if near else known)
+    if kind == "model_type":
+        return "The request body must be a JSON object."
+    if kind == "missing":
+        return f"{where[0]} is missing."
     if len(where) > 1 and where[1] in ("str", "list[str]"):
-        return f"{name} must be a string or a list of strings."
-    kind = _KINDS.get(error["type"])
-    if where and kind:
-        return f"{'.'.join(where)} must be {kind}."
+        return f"{where[0]} must be a string or a list of strings."
+    if expected := _EXPECTED.get(kind):
+        return f"{'.'.join(where)} must be {expected.format_map(error.get('ctx', {}))}."
     message = error["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(where)}: {message}." if where else f"{message}."
+    return ": ".join(filter(None, (".".join(where), f"{message}.")))
 
 
 def check_texts(request: Request, *texts: str, number: int | None = None) -> None:

@@ -132,7 +132,7 @@ async def _translations(request: Request, question: TranslateQuestion) -> list[d
     found = await translated(request, texts, options, language=language, prefix=question.prefix)
     more: list[list[Details]] = [[] for _ in texts]
     if question.attention or question.token_probabilities:
-        more = await _details(request, texts, found)
+        more = await _details(request, texts, found, question)
     return [_described(*each, question) for each in zip(texts, found, more, strict=True)]
 
 
@@ -172,16 +172,20 @@ def at_most(name: str, value: int, limit: int) -> None:
 
 
 async def _details(
-    request: Request, texts: list[str], found: list[TranslatedText]
+    request: Request,
+    texts: list[str],
+    found: list[TranslatedText],
+    question: TranslateQuestion,
 ) -> list[list[Details]]:
-    """Returns the attention and probabilities of each sentence of each text."""
+    """Returns the requested attention and probabilities of each sentence of each text."""
     each = [
         (text[slice(*sentence.source)], sentence.translations[0])
         for text, whole in zip(texts, found, strict=True)
         for sentence in whole.sentences
     ]
     sources, best = [source for source, _ in each], [translation for _, translation in each]
-    work = batcher_of(request).call(details, sources, best)
+    wanted = question.attention, question.token_probabilities
+    work = batcher_of(request).call(details, sources, best, *wanted)
     in_order = iter(await answer(request, work))
     return [[next(in_order) for _ in whole.sentences] for whole in found]
 

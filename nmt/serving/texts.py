@@ -13,6 +13,7 @@ from nmt.documents.sentences import split_sentences
 Span = tuple[int, int]  # start and end (exclusive), in code points
 
 _LINE = re.compile(r"[^\r\n]*\S[^\r\n]*")
+_LINE_END = re.compile(r"[\r\n]")
 _SHORT = 8  # texts of at most this number of characters are never cut
 
 
@@ -51,12 +52,22 @@ def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
 
 
 def joined(text: str, sources: Sequence[Span], targets: Sequence[str]) -> tuple[str, list[Span]]:
-    """Replaces sentences with their translations; returns the new text and their spans in it."""
+    """Replaces sentences with their translations; returns the new text and their spans in it.
+
+    If a translation is empty, the space that would separate it from the rest of its line is left
+    out.
+    """
     parts: list[str] = []
     found: list[Span] = []
     length = after = 0
+    is_bare = False  # whether the line contains no translation yet
     for (begin, end), target in zip(sources, targets, strict=True):
         gap = text[after:begin] or (" " if after else "")
+        if not after or _LINE_END.search(gap):
+            is_bare = True
+        elif is_bare or not target:
+            gap = ""
+        is_bare = is_bare and not target
         found.append((length + len(gap), length + len(gap) + len(target)))
         parts += [gap, target]
         length, after = found[-1][1], end

@@ -76,8 +76,25 @@ class _Data(_Manifest):
     corpora: list[_Corpus]
 
 
+class _Bleu(_Form):
+    score: float
+    signature: str
+    on: str
+
+
+class _Original(_Form):
+    """Facts about the original model, see `nmt.reporting.about_model`."""
+
+    name: str
+    parameters: int
+    trained_on: str
+    bleu: _Bleu | None
+    opening: str | None
+
+
 class _Exported(_Manifest):
     target_symbols: list[str]
+    original: _Original
 
 
 _FORMS: dict[str, type[_Manifest]] = {

@@ -26,6 +26,7 @@ from nmt.translator import Translator
 from tests.export.test_export import EQUAL_HEADS, LEARNED, PRE, export, saved
 from tests.fixtures.make import TRAINED, copied
 from tests.manual import ROOT
+from tests.serving.served import ask, served
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 TEXTS = ["the old man reads", "", "a dog and a cat. " * 20, "\u2581 odd \U0001f600", "the man"]
@@ -262,7 +263,9 @@ def test_attention_and_links_are_the_models_own(both):
 def trained(tmp_path_factory) -> tuple[Path, Path]:
     """A trained model and its export; a beam search finds the same translations with both."""
     folder = tmp_path_factory.mktemp("trained")
-    model, out = folder / "model", folder / "out"
+    run, out = folder / "run", folder / "out"
+    shutil.copytree(TRAINED / "run", run, ignore=shutil.ignore_patterns("model", "checkpoints"))
+    model = run / "model"
     found = load_model(TRAINED / "run", device=torch.device("cpu"))
     without = found.config.model.model_copy(update={"attention_window": None})
     tokenizer, weights = {TOKENIZER: found.tokenizer.model}, found.transformer.state_dict()
@@ -270,8 +273,38 @@ def trained(tmp_path_factory) -> tuple[Path, Path]:
     names = ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
     facts = {name: known[name] for name in names}
     save_model(model, found.config.model_copy(update={"model": without}), tokenizer, weights, facts)
+    scores = {"bleu": 12.5, "bleu_signature": "x"}
+    stored = {"model_sha256": manifest.read(model, "model")["sha256"], "scores": scores}
+    (run / "evaluation").mkdir(exist_ok=True)
+    (run / "evaluation" / "test.json").write_text(json.dumps(stored))
     assert export(str(model), "ctranslate2", out) == 0
     return model, out
+
+
+def test_a_server_describes_it_and_gives_its_attention(trained):
+    """Only the probabilities of tokens and the examples for the microscope are missing."""
+    question = {"text": "The sailor reads a map. Where is it?", "document": True, "beam": 1}
+    told, answered = [], []
+    for path in trained:
+        with served(Translator.load(path, device="cpu")) as port:
+            told.append(ask(port, "/api/model")[1])
+            answered.append(ask(port, "/api/translate", question | {"attention": True})[1])
+            status, answer = ask(port, "/api/translate", question | {"token_probabilities": True})
+    assert status == 400 and "does not provide token_probabilities." in answer["error"]
+    ours, theirs = told
+    for key in ("name", "parameters", "trained_on", "demo", "model", "source", "target"):
+        assert theirs[key] == ours[key] and ours[key] is not None, key
+    assert ours["name"] == "run" and theirs["opening"]["text"] == ours["opening"]["text"]
+    assert ours["bleu"] == {"score": 12.5, "signature": "x", "on": "test set"}
+    assert theirs["bleu"] == ours["bleu"] | {"on": "test set, before the export"}
+    assert theirs["examples"] == [] and theirs["microscope"] is False
+    ours, theirs = (each["translations"][0] for each in answered)
+    assert theirs["text"] == ours["text"] and len(theirs["sentences"]) == 2
+    for one, other in zip(theirs["sentences"], ours["sentences"], strict=True):
+        assert one["attention"]["source"] == other["attention"]["source"]
+        assert one["attention"]["target"] == other["attention"]["target"]
+        weights, expected = (each["attention"]["weights"] for each in (one, other))
+        np.testing.assert_allclose(weights, expected, atol=2e-4)
 
 
 LINES = "The baker opens his shop.\n\nWhere is the letter? The sailor reads a map.\n"

@@ -148,16 +148,23 @@ def test_next_tokens(real):
 
 
 WRONG = [
-    (b"", "body"), (b"{", "body"), (b"\xff\xfe\xfa", "body"), (b"[" * 100_000, "body"),
-    (b"1" * 10_000, "body"), (b'{"text": "\xe4"}', "body"), ([], "valid"),
+    (b"", "The request body is empty"), (b"{", "not valid JSON at line 1, column 2: Expecting"),
+    (b"\xff\xfe\xfa", "not UTF-8: byte 0 is invalid"), (b"[" * 100_000, "is not valid JSON."),
+    (b"1" * 10_000, "is not valid JSON."), (b'{"text": "\xe4"}', "byte 10 is invalid"),
+    ([], "The request body must be a JSON object."),
     ({"text": 1}, "text must be a string"), ({"text": "a", "texts": ["a"]}, "either"),
-    ({}, "Specify either text or texts"),
-    ({"text": "a", "bean": 3}, "Unknown field 'bean'"), ({"text": "a", "beam": 0}, "beam: "),
+    ({}, "Specify either text or texts"), ({"q": "a"}, "Unknown field 'q'. The fields of this"),
+    ({"q": "a"}, "call are text, texts, document, beam, n_best,"),
+    ({"text": "a", "nbest": 3}, "Unknown field 'nbest'. Did you mean n_best?"),
+    ({"text": "a", "beam": 0}, "beam must be at least 1."),
+    ({"text": "a", "glossary": "library=x"}, "glossary must be an object."),
+    ({"text": "a", "glossary": {"library": 1}}, "glossary.library must be a string."),
     ({"text": "a", "beam": 17}, "beam must be at most 16"),
     ({"text": "a", "beam": True}, "beam must be"),
     ({"text": "a", "n_best": 17}, "n_best must be at most 16"),
-    (b'{"text": "a", "length_penalty": NaN}', "length_penalty: "),
-    ({"text": "a", "length_penalty": -1}, "length_penalty: "),
+    (b'{"text": "a", "length_penalty": NaN}', "length_penalty must be a finite number."),
+    ({"text": "a", "length_penalty": -1}, "length_penalty must be at least 0."),
+    ({"text": "a", "length_penalty": 101}, "length_penalty must be at most 100."),
     ({"text": "a" * 20_001}, "at most 20,000 characters"),
     ({"text": "a", "prefix": "a" * 20_000}, "at most 20,000 characters"),
     ({"texts": [""] * 257}, "at most 256 texts"), ({"texts": ["a"] * 300_000}, "exceeds"),
@@ -185,16 +192,25 @@ def test_pages_and_probes_have_heads(shouting: int):
 
 
 def test_other_refusals(shouting: int):
-    for path, headers, expected in (
-        ("/api/translate", {"content_type": "text/plain"}, 415),
-        ("/api/translate", {"content_type": "application/x-www-form-urlencoded"}, 415),
-        ("/api/translate", {"content_encoding": "gzip"}, 415),
-        ("/translate", {"content_type": "multipart/form-data; boundary=x"}, 415),
-        ("/nothing", {}, 404),
-        ("/health", {}, 405),
+    form = {"content_type": "application/x-www-form-urlencoded"}  # curl's default
+    for path, headers, expected, reason in (
+        ("/api/translate", {"content_type": "text/plain"}, 415, "Content-Type must be"),
+        ("/api/translate", {"content_type": ""}, 415, "-H 'Content-Type: application/json'"),
+        ("/api/translate", form, 415, "Content-Type must be application/json."),
+        ("/translate", form, 415, "The request body is JSON, but Content-Type"),
+        ("/api/translate", {"content_encoding": "gzip"}, 415, "not supported"),
+        ("/translate", {"content_type": "multipart/form-data; boundary=x"}, 415, "must be"),
+        ("/nothing", {}, 404, "GET /openapi.json"),
+        ("/translate/", {}, 404, "Remove the slash at the end."),
+        ("/health", {}, 405, "does not support POST. Use GET"),
     ):
         status, answer = ask(shouting, path, {"text": "a"}, **headers)
         assert status == expected and answer.keys() == {"error"}
+        assert reason in answer["error"]
+    assert ask(shouting, "/translate") == (
+        405,
+        {"error": "/translate does not support GET. Use POST."},
+    )
     for path in ("/docs", "/redoc", "/../../etc/passwd", "/%2e%2e/server.py", "/page/", "/app.py"):
         assert ask(shouting, path)[0] == 404
 

@@ -444,7 +444,7 @@ def test_one_that_cannot_be_started_again_is_tried_again_and_meanwhile_nobody_wa
         for future in (killed, waits):
             with pytest.raises(EndedError):
                 await future
-        assert batcher.has_died and "cannot be started" in batcher.problem
+        assert batcher.has_died and "cannot be restarted" in batcher.problem
         assert "no such model, m" in notes[-1] and notes[-1].endswith("tries again in 0.2 s.")
         with pytest.raises(NotReadyError):
             batcher.translate(["then"], PLAIN)

@@ -29,6 +29,7 @@ def test_one_text_and_several(port: int):
         {"translatedText": ["A", "", "B\n\nC"]},
     )
     assert ask(port, "/translate", question([])) == (200, {"translatedText": []})
+    assert ask(port, "/translate", question(source="EN", target="De"))[0] == 200
 
 
 def test_a_form_is_as_good_as_json(port: int):
@@ -138,13 +139,14 @@ def test_a_beam_is_asked_for_only_where_the_models_is_too_narrow(port: int, monk
     ("asked", "reason"),
     [
         ({"source": "en", "target": "de"}, "q is missing"),
-        (question(source="fr"), "'fr' is not supported"),
-        (question(target="en"), "'en' is not supported"),
+        (question(source="fr"), "'fr' is not supported. Supported: en."),
+        (question(target="en"), "from en to 'en' is not supported. Supported from en: de."),
         (question(target="<script>" * 9), "is not supported"),
         (question(format="odt"), "format must be text or html"),
         (question([1]), "q must be a string or a list of strings"),
         (question(alternatives=16), "alternatives must be at most 15"),
-        (question(alternatives=-1), "alternatives: "),
+        (question(alternatives=-1), "alternatives must be at least 0."),
+        (question(alternatives="x"), "alternatives must be a whole number."),
     ],
 )
 def test_what_cannot_be_done_is_said(port: int, asked: dict, reason: str):

@@ -102,8 +102,13 @@ def test_what_cannot_be_served_is_one_line(capsys, tmp_path: Path):
     assert status == 2 and "--host 300.1.1.1" in line
     status, line = refusal(capsys, str(RUN), "--port", "65536")
     assert status == 2 and "0 to 65535" in line
-    status, line = refusal(capsys, str(tmp_path / "nothing"), "--port", "0")
-    assert status == 2 and line.startswith("nmt: error: There is no model directory")
+    for path, expected, reason in (
+        (tmp_path / "nothing", 2, "There is no model directory"),
+        (tmp_path, 3, f"{tmp_path} is not a model, checkpoint or run"),
+    ):
+        assert main(["serve", str(path), "--port", "0"]) == expected
+        [line] = capsys.readouterr().err.splitlines()  # does not say that it loads a model
+        assert line.startswith(f"nmt: error: {reason}")
 
 
 def test_a_missing_extra_is_named(capsys, monkeypatch):

@@ -14,6 +14,16 @@ def test_sentences_without_a_space_between_them_get_one():
     assert [whole[begin:end] for begin, end in places] == ["He reads.", "She sleeps!", "C."]
 
 
+def test_an_empty_translation_leaves_no_blank():
+    text = " Yes. No. So.\n\n Good. "
+    found = spans(text, "en")
+    assert joined(text, found, ["a", "", "", "d"])[0] == " a\n\n d "
+    assert joined(text, found, ["", "b", "", "d"])[0] == " b\n\n d "
+    whole, places = joined(text, found, ["a", "", "c", ""])
+    assert whole == " a c\n\n  "
+    assert [whole[begin:end] for begin, end in places] == ["a", "", "c", ""]
+
+
 def test_what_has_no_space_is_cut_between_characters_but_never_for_ever():
     tokenizer = SimpleNamespace(split_tag=lambda text: ("", text), normalize=str, encode=list)
     found = parts("x" * 100, tokenizer, 5)

@@ -160,5 +160,5 @@ def test_formulas_that_are_not_the_papers_are_not_explained(setting, value, sett
     config = settings(**{f"model__{setting}": value})
     tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
     translator = Translator.of(new_transformer(config).eval(), tokenizer, config)
-    with pytest.raises(InputError, match=rf"does not support model\.{setting}: {value}\. Look at"):
+    with pytest.raises(InputError, match=rf"does not support model\.{setting}: {value}\. Use the"):
         steps(translator, SOURCE, TARGET)
