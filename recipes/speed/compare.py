@@ -223,7 +223,7 @@ def _output(command: Sequence[str], threads: int) -> str:
 
 
 def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting, Path]]) -> Visit:
-    """Returns a function for visits of `text`; first checks that the translations agree."""
+    """Checks that the translations agree, and returns a function that runs visits of `text`."""
     if not settings:
         raise InputError(
             "None of the systems to compare with is installed. See the messages above."

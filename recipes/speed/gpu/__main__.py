@@ -1,4 +1,4 @@
-"""Checks a GPU and measures its speed in less than eight minutes; prints a JSON line per result.
+"""Checks a GPU and measures its speed in under eight minutes; prints one JSON line per result.
 
     python -m recipes.speed.gpu > gpu.jsonl
 
