@@ -18,7 +18,7 @@ SENTENCE = [
 
 
 class NoPositions(nn.Module):
-    """A replacement for positional encodings that returns zeros."""
+    """Replaces positional encodings by zeros."""
 
     max_length = None
 

@@ -1,4 +1,4 @@
-"""The device, deadlines and training steps, which all parts use."""
+"""The device, deadlines and training steps that all parts use."""
 
 import json
 import signal
