@@ -18,7 +18,7 @@ SENTENCE = [
 
 
 class NoPositions(nn.Module):
-    """Replaces positional encodings by zeros."""
+    """A replacement for positional encodings that returns zeros."""
 
     max_length = None
 
