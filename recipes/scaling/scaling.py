@@ -61,7 +61,7 @@ class Curve:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures all curves and writes them to the directory named in `argv`."""
-    parser = argparse.ArgumentParser(description="Measures how time and memory grow with sizes.")
+    parser = argparse.ArgumentParser(description="Measures how time and memory grow.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--small", action="store_true",
                         help="test the script with tiny sizes, in half a minute; uses one process, "

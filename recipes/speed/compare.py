@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measures nmt and other systems, in pairs.")
+    parser = argparse.ArgumentParser(description="Compares nmt with other systems.")
     tasks = parser.add_subparsers(dest="task", required=True)
     for name in (*TASKS, "text"):
         task = tasks.add_parser(name)
