@@ -1,4 +1,4 @@
-"""Translates a column of Parquet files with Ray Data, with up to N workers.
+"""Translates a column of Parquet files with Ray Data, using at most N workers.
 
     python recipes/at_scale/translate.py MODEL SOURCE OUTPUT [--workers N]
 
@@ -40,7 +40,7 @@ class Job:
 
 
 class Worker:
-    """A worker process that Ray starts on one of the machines, with its own copy of the model."""
+    """A Ray worker process on one of the machines, with its own copy of the model."""
 
     def __init__(self, job: Job):
         self.job = job
@@ -48,7 +48,7 @@ class Worker:
         self.translator = Translator.load(job.model, device=device, precision="fp32")
 
     def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """Adds a translation to each row, as a single line as in the output of `nmt translate`."""
+        """Adds the translation of each row, in one line as in the output of `nmt translate`."""
         texts = ["" if text is None else str(text) for text in rows[self.job.column]]
         found = self.translator.translate(texts, self.job.options)
         return rows | {"translation": [each.text for each in found]}

@@ -57,7 +57,7 @@ from recipes.baselines import lstm
 from recipes.baselines.lstm import LSTMSearch, LSTMTranslator
 
 TRANSFORMER, LSTM = "transformer", "lstm"
-# With these settings, the LSTM has about as many parameters as the model of configs/multi30k.yaml
+# These settings give the LSTM about as many parameters as the model of configs/multi30k.yaml has
 LSTM_SETTINGS = ["model.encoder_layers=2", "model.decoder_layers=2", "model.d_model=200"]
 # The finished model is the mean of the last checkpoints, and no run is stopped early
 SAME = ["training.finished_model=average", "training.early_stopping=null", "training.compile=false",
@@ -220,7 +220,7 @@ def trained(system: str, config: Config) -> Result:
 
 
 def trained_transformer(config: Config) -> tuple[Translator, State]:
-    """Trains as `nmt train` does. Returns the finished model and the state of the last step."""
+    """Trains as `nmt train` does; returns the finished model and the state after the last step."""
     model = train(config, say)
     last = checkpoints.newest(RunDirectory(Path(config.training.run_directory)).identity(), say)
     assert last
@@ -228,7 +228,7 @@ def trained_transformer(config: Config) -> tuple[Translator, State]:
 
 
 def trained_lstm(config: Config) -> tuple[Translator, State]:
-    """Trains the LSTM with the loop of `nmt train`. Returns the finished model and last state."""
+    """Trains with the loop of `nmt train`; returns the finished model and the final state."""
     settings, directory = config.training, RunDirectory(Path(config.training.run_directory))
     keep_freed_memory()
     be_deterministic(settings.deterministic)
@@ -259,20 +259,20 @@ def trained_lstm(config: Config) -> tuple[Translator, State]:
 def translator_of(
     model: LSTMTranslator, tokenizer: Tokenizer, config: Config, target_symbols: Sequence[str]
 ) -> Translator:
-    """Returns a translator that uses an LSTM, like `Translator.of` for a Transformer."""
+    """Returns a translator for an LSTM; corresponds to `Translator.of` for a Transformer."""
     untrained = [i for symbol, i in tokenizer.symbol_ids.items() if symbol not in target_symbols]
     search = LSTMSearch([model], config.decoding, tokenizer.decode, untrained)
     return Translator(search, tokenizer, config)
 
 
 class LSTMInferenceCopy:
-    """Replaces `InferenceCopy`; validation uses the model in training instead of a copy."""
+    """A replacement for `InferenceCopy` with which validation uses the model itself, not a copy."""
 
     refreshed = staticmethod(translator_of)
 
 
 class LSTMCheckpoints:
-    """Writes and reads checkpoints of the LSTM; replaces `CheckpointWriter`.
+    """A writer and reader of LSTM checkpoints that replaces `CheckpointWriter`.
 
     A checkpoint is a directory such as RUN/checkpoints/lstm-00001000, which `nmt` does not read.
     """
@@ -305,7 +305,7 @@ class LSTMCheckpoints:
                 shutil.rmtree(gone)
 
     def record_state(self, state: State) -> None:
-        """Replaces the state in a checkpoint after the validation at its step."""
+        """Replaces the state in the checkpoint of a step after the validation at this step."""
         atomic.write_file(self._path(state.step) / "state.json", state.model_dump_json())
 
     def check(self) -> None:

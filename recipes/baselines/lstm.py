@@ -35,7 +35,7 @@ from nmt.model.transformer import AttentionWeights
 
 @dataclass(frozen=True)
 class Memory:
-    """The encoder's output, to which the decoder attends."""
+    """The encoder's output, to which the decoder attends, with attention keys and padding mask."""
 
     values: Tensor  # (N, S, D)
     keys: Tensor  # (N, S, D), the values times W_a
@@ -212,7 +212,7 @@ def one_per_row(side: Tokens) -> tuple[Tensor, Tensor]:
 
 
 class LSTMSteps:
-    """The decoder steps of an LSTM, with the step interface of the search (`StepInterface`)."""
+    """The decoder steps of an LSTM; implements the search's interface (`StepInterface`)."""
 
     def __init__(self, model: LSTMTranslator, src: Tensor, beam: int):
         """Encodes the sources `src`, (N, S), which end with EOS and are padded with PAD_ID."""

@@ -1,8 +1,9 @@
 """Times one translation of a text; `compare.py` starts this script for each system and round.
 
-The script prints the translation time in seconds. This time includes tokenization, but not the
-imports, loading the model, or translating a first sentence, which initializes the system. All
-systems translate the same batches, which contain sentences of similar length in characters.
+The script prints the translation time in seconds. This time includes tokenization, but excludes the
+imports, the loading of the model, and the translation of a first sentence, which initializes the
+system. All systems translate the same batches, which contain sentences of similar length in
+characters.
 """
 
 import json

@@ -18,7 +18,7 @@ _SPACE_SIGN = "▁"
 
 @dataclass
 class Counts:
-    """Counts of links for the alignment error rate (AER), 1 - (|A & S| + |A & P|) / (|A| + |S|).
+    """Numbers of links for the alignment error rate (AER), 1 - (|A & S| + |A & P|) / (|A| + |S|).
 
     As in Och and Ney (2003), A is the set of predicted links, S is the set of sure links, and P is
     the set of possible links, which includes S. An AER of 0 is perfect.

@@ -19,7 +19,7 @@ _SPACE_SIGN = "▁"
 
 @dataclass(frozen=True)
 class Words:
-    """The pieces of a vocabulary that are whole words, and their embeddings."""
+    """The pieces of a vocabulary that are whole words, with their embeddings."""
 
     names: list[str]
     vectors: Tensor  # (words, D) float32

@@ -56,7 +56,7 @@ def draw_scaling(variances: Any, norms: Any) -> list[str]:
 
 
 def score_variance(d_k: int, seed: int = 0) -> float:
-    """Returns the variance of q·k over random queries and keys, which footnote 4 gives as d_k."""
+    """Returns the variance of q·k over random queries and keys (d_k according to footnote 4)."""
     query, key = _drawn(4 * QUERIES, d_k, seed)
     return float((query @ key.T).var())
 

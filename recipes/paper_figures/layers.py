@@ -1,4 +1,4 @@
-"""Table 1: times, sequential operations and maximum path lengths of the layer types."""
+"""Table 1: time, sequential operations and maximum path length of each layer type."""
 
 import math
 import statistics

@@ -55,7 +55,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description="Plots pictures that illustrate the paper.")
     parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
-    parser.add_argument("--model", type=Path, help="run of configs/demo.yaml, such as runs/demo")
+    parser.add_argument("--model", type=Path, help="demo run, such as runs/demo")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME",
                         help="names of the pictures to plot (default: all)")  # fmt: skip
     return parser.parse_args(argv)

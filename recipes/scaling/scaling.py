@@ -61,7 +61,7 @@ class Curve:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures all curves and writes them to the directory named in `argv`."""
-    parser = argparse.ArgumentParser(description="Measures how time and memory grow with sizes.")
+    parser = argparse.ArgumentParser(description="Measures how time and memory grow.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--small", action="store_true",
                         help="test the script with tiny sizes, in half a minute; uses one process, "
@@ -116,7 +116,7 @@ def curves(is_small: bool) -> list[Curve]:
 def _point(
     curve: Curve, size: int, config: Config, found: dict[str, Any], is_small: bool
 ) -> dict[str, float]:
-    """Measures the seconds and bytes for one size, and updates the gate's best rate."""
+    """Measures the time and the peak memory for one size, and updates the gate's best rate."""
     with tempfile.TemporaryDirectory() as name:
         call = (curve, size, config, Path(name), found["best_probe"], is_small)
         if curve.is_apart and not is_small:
@@ -190,7 +190,7 @@ def _gate(ranks: Ranks, best: float) -> Gate:
 
 
 def by_beam(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures translation of random sentences with the given beam size."""
+    """Measures the translation of random sentences with the given beam size."""
     found = benchmark_translation(
         config,
         options=SearchOptions(beam=size),

@@ -1,4 +1,4 @@
-"""A clock that times work only while the machine runs at full speed."""
+"""Measures the time of work, and repeats measurements made in slow phases of the machine."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 
 class Clock:
-    """A clock that repeats work in slow phases, with the gate of `nmt benchmark`.
+    """A clock that repeats work timed in slow phases, which the gate of `nmt benchmark` detects.
 
     Args:
         best: the probe's highest rate in earlier visits, in FLOPs per second; 0 if there are none.

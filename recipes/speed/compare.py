@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measures nmt and other systems, in pairs.")
+    parser = argparse.ArgumentParser(description="Compares nmt with other systems.")
     tasks = parser.add_subparsers(dest="task", required=True)
     for name in (*TASKS, "text"):
         task = tasks.add_parser(name)
@@ -223,7 +223,7 @@ def _output(command: Sequence[str], threads: int) -> str:
 
 
 def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting, Path]]) -> Visit:
-    """Returns a function for visits of `text`; first checks that the translations agree."""
+    """Checks that the translations agree, and returns a function that runs visits of `text`."""
     if not settings:
         raise InputError(
             "None of the systems to compare with is installed. See the messages above."

@@ -101,7 +101,7 @@ class Run:
         return [str(python), str(_SCRIPT), str(self.converted), *options]
 
     def check(self, python: Path) -> str:
-        """Returns a sentence with the number of equal greedy fp32 translations of both systems.
+        """Returns a sentence that states how many greedy fp32 translations are equal.
 
         Raises:
             InputError: too few translations are equal, so the systems do not do the same work.

@@ -98,7 +98,7 @@ def sources(shape: Shape, *, n: int = 200, tokens: int = 1_024, longer: int = 5)
 
 
 def _lengths(random: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns source and target lengths of n pairs, including EOS, which are similar in a pair."""
+    """Returns similar source and target lengths for n pairs, including EOS."""
     mean, sigma, least, most = 25.0, 0.6, 3, 100
     src = random.lognormal(np.log(mean) - sigma**2 / 2, sigma, n)
     src = np.clip(np.round(src), least, most).astype(int)

@@ -1,4 +1,4 @@
-"""Table 3 of Vaswani et al. (2017): trains rows with several seeds, and prints the table.
+"""Trains models of Table 3 of Vaswani et al. (2017) with several seeds, and prints the table.
 
     python recipes/table3/table3.py base a_heads_1 --seeds 1 2 3
 

@@ -1,4 +1,4 @@
-"""Checks a GPU and measures its speed in less than eight minutes; prints a JSON line per result.
+"""Checks a GPU and measures its speed in under eight minutes; prints one JSON line per result.
 
     python -m recipes.speed.gpu > gpu.jsonl
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--small", action="store_true", help="use tiny sizes, to test the command")
     arguments = parser.parse_args(argv)
     if arguments.device.type == "cuda" and not torch.cuda.is_available():
-        parser.error("There is no GPU here. To try the command, add --device cpu --small.")
+        parser.error("This machine has no GPU. To test the command, add --device cpu --small.")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at cuBLAS's first use
     with process_group(600) if arguments.device.type == "cuda" else nullcontext():
         bench = Bench(arguments.device, arguments.small)

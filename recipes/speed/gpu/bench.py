@@ -1,4 +1,4 @@
-"""The device, deadlines and training steps, which all parts use."""
+"""The device, deadlines and training steps that all parts use."""
 
 import json
 import signal
@@ -159,7 +159,7 @@ class Training:
         self.unread.append(result)
 
     def measured(self) -> Result:
-        """Measures the milliseconds per step, the share of the FLOP/s limit, and the memory."""
+        """Returns the milliseconds per step, the share of the FLOP/s limit, and the peak memory."""
         if self.bench.is_gpu:
             torch.cuda.reset_peak_memory_stats()
         self.bench.wait()

@@ -1,4 +1,4 @@
-"""CTranslate2 with this project's weights; it translates but does not train."""
+"""CTranslate2 with this project's weights; supports translation only."""
 
 import subprocess
 import sys

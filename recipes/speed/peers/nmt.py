@@ -34,7 +34,7 @@ def version() -> str:
 def training_step(
     shape: Shape, precision: str, of_batch: Callable[[Batch], layout.Batch] | None = None
 ) -> Step:
-    """Returns a function that takes a training step with schedule, finite check and Adam."""
+    """Returns a function that runs a training step, including schedule, finite check and Adam."""
     of_batch = of_batch or one_per_row
     keep_freed_memory()
     config = configuration(shape, precision)
@@ -58,7 +58,7 @@ def training_step(
 
 
 def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[int]]:
-    """Returns a function that translates with the weights of seed 1, as in other systems."""
+    """Returns a function that translates with the same random weights as the other system."""
     keep_freed_memory()
     config = configuration(shape, "fp32")
     transformer = new_transformer(config)

@@ -1,4 +1,4 @@
-"""Sockeye's Transformer and its default loss, in eager mode (its trainer traces the model)."""
+"""Sockeye's Transformer and default loss, in eager mode (Sockeye's trainer traces the model)."""
 
 import sockeye
 import torch

@@ -1,6 +1,7 @@
 """`torch.nn.Transformer` as in PyTorch's tutorials, with tied embeddings.
 
-Unlike the other systems, it also applies dropout to attention weights and in feed-forward networks.
+Unlike the other systems, this model also applies dropout to attention weights and in feed-forward
+networks.
 """
 
 import math

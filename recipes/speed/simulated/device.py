@@ -1,4 +1,4 @@
-"""A GPU that is simulated on a CPU: tensors on "cuda:0", and a log of the cost of operations.
+"""Simulates a GPU on a CPU: tensors are on "cuda:0", and the cost of operations is logged.
 
 The behavior of a program on a GPU depends on `tensor.device`, on autocast's rules for CUDA, and on
 the time at which a copy is complete. All three can be simulated.
@@ -104,7 +104,7 @@ class SimulatedGpu(TorchDispatchMode):
     """
 
     def __init__(self, *, has_values: bool):
-        """Without `has_values`, no values are computed, and the host reads zeros."""
+        """If `has_values` is False, no values are computed, and the host reads zeros."""
         super().__init__()
         self.has_values, self.host = has_values, torch.device("cpu" if has_values else "meta")
         self.waits: list[Wait] = []

@@ -1,7 +1,7 @@
 """The operations that a GPU rejects, and the operations for which the host waits.
 
-CPU kernels and "meta" kernels accept some tensors that CUDA kernels reject. The rules are those of
-ATen's CUDA kernels (torch 2.13), and the error messages are worded as in torch.
+Kernels for the CPU and for "meta" tensors accept some arguments that CUDA kernels reject. The rules
+are those of ATen's CUDA kernels (torch 2.13), and the error messages are worded as in torch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -69,7 +69,7 @@ def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
 
 
 def waits(func: Any, args: Any, kwargs: Any) -> str | None:
-    """Describes why the host waits before `func` returns; returns None if it does not wait."""
+    """Returns why the host waits before `func` returns, or None if the host does not wait."""
     name = _name(func)
     if name in _READ_BY_THE_HOST:
         return name

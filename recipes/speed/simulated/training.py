@@ -68,7 +68,7 @@ class Training:
         return Figures(self.gpu.peak, self.gpu.kernels.total(), len(self.gpu.waits))
 
     def line(self, micro_batches: int) -> str:
-        """Takes a training step, and returns the line about it for the table in docs/speed.md."""
+        """Runs a training step, and returns its line of the table in docs/speed.md."""
         found = self.step(micro_batches)
         peak = f"{found.peak / 2**30:.1f}"
         return f"| {self.model} | {micro_batches} | {peak} | {found.kernels:,} | {found.waits} |"
