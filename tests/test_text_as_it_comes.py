@@ -37,7 +37,7 @@ WAYS = {
     "leading": lambda text: f"  {text}",
     "trailing": lambda text: f"{text} \u00a0",
     "tab": lambda text: text.replace(" ", "\t", 1),
-    "line end of Windows": lambda text: f"{text}\r",
+    "line ending of Windows": lambda text: f"{text}\r",
     "soft hyphen": lambda text: in_a_word(text, "\u00ad"),
     "zero-width": lambda text: in_a_word(text, "\u200b"),
     "word joiner": lambda text: text.replace(" ", " \u2060"),

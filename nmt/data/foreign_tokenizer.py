@@ -1,4 +1,4 @@
-"""Adapts a SentencePiece model that nmt did not train, so that it has nmt's special ids."""
+"""Changes the special ids of a SentencePiece model that nmt did not train to those of nmt."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -190,7 +190,7 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
 
 
 def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Returns the index at which a step would end, for each pair at which it may start: (pairs,).
+    """Returns where a step that starts at each pair would end, as the index of a pair: (pairs,).
 
     Args:
         lengths: (pairs,) number of source tokens, or of target tokens, of each pair.

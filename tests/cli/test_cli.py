@@ -123,7 +123,7 @@ def test_translate_gives_a_line_for_each_line(model: Path, tmp_path: Path, capsy
     files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
     done(capsys, "translate", model, "--beam", 2, *files)
     lines = (tmp_path / "out").read_bytes().split(b"\n")
-    assert len(lines) == 6  # five input lines, of which the last has no line end
+    assert len(lines) == 6  # five input lines, of which the last has no line ending
     assert lines[1] == lines[2] == lines[5] == b""
     done(capsys, "translate", model, "--n-best", 2, *files)
     best = (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
@@ -330,7 +330,7 @@ def test_r12_a_full_disk_leaves_no_half_translation(two_steps: Path, tmp_path: P
 
 
 def test_r27_awkward_places(settings, tmp_path: Path):
-    """Spaces, Unicode, line ends and links in paths, no home directory, umask 077."""
+    """Spaces, Unicode, line endings and links in paths, no home directory, umask 077."""
     place = tmp_path / "a b\nü\u2028😀"
     place.mkdir()
     (tmp_path / "link").symlink_to(place)
