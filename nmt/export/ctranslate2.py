@@ -1,8 +1,8 @@
 """Exports a model to CTranslate2 with CTranslate2's specification of a Transformer.
 
 CTranslate2 requires d_k = d_v. If they differ, heads are padded with zeros to the larger size, and
-queries are scaled, because CTranslate2 divides scores by the square root of the padded size instead
-of sqrt(d_k).
+queries are scaled, because CTranslate2 divides attention scores by the square root of the padded
+size instead of sqrt(d_k).
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 
 
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
-    """Writes a CTranslate2 model, its tokenizer and a script that translates without nmt.
+    """Writes a CTranslate2 model, the tokenizer, and a script that translates without nmt.
 
-    Also writes the configuration and a manifest, which `Translator.load` reads. A float32 export is
-    compared with the original. The differences of a quantized export are only reported.
+    Also writes the configuration and a manifest, which `Translator.load` reads. The export is
+    compared with the original. Differences of a float32 export raise an error, whereas differences
+    of a quantized export are only reported.
 
     Args:
         translator: the original in fp32 on a CPU, with weights that are not prepacked.
