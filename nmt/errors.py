@@ -53,7 +53,9 @@ def count(number: int, noun: str) -> str:
 
 
 class InputError(Exception):
-    """Raised for a problem that the user can solve; base class of all errors without a traceback.
+    """Raised for a problem that the user can solve.
+
+    This is the base class of all errors that are reported without a traceback.
 
     Args:
         problem, others: one line per problem. Each line states what is wrong and where, and then
@@ -136,7 +138,7 @@ class StorageError(InputError):
 
 
 class ExportError(InputError):
-    """Raised if an exported model gives different results from the original; it is not kept."""
+    """Raised if an exported model, which is then removed, does not match the original model."""
 
     status = Status.BUG
 
@@ -228,7 +230,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def where(error: BaseException) -> str:
-    """Returns the type and location of an exception; omits its message, which may quote text."""
+    """Returns the type and location of an exception, without its message.
+
+    The message is left out because it may quote user text.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])
     return f"{type(error).__name__} in {places}"

@@ -49,7 +49,7 @@ def load_config(arguments: argparse.Namespace) -> "Config":
 
 @contextmanager
 def placing_settings(arguments: argparse.Namespace) -> Iterator[None]:
-    """Adds the place of a setting to an error about the file that the setting names."""
+    """Adds the file and line of a setting to an error about the file that the setting names."""
     try:
         yield
     except SettingError as error:

@@ -73,7 +73,10 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _loads(arguments: argparse.Namespace) -> "list[Load]":
-    """Returns, for each process, a function that loads the model, without torch if exported."""
+    """Returns one function per process; each function loads the model.
+
+    Exported models are loaded without torch.
+    """
     from nmt.processes import cores
     from nmt.runs.exported_model import is_exported
 

@@ -1,9 +1,10 @@
 """Loads a configuration from a file, its `base:`, overrides, and the model to fine-tune.
 
 The key `base:` of a file is the path of a second file, relative to the folder of the first file.
-The settings in the first file are added to those in the second file, and override them. Overrides
-of the form `section.key=value` are applied last. For fine-tuning, keys of `model` and `tokenizer`
-that are not set take their values from the model to fine-tune. All problems are reported at once.
+The settings in the first file are added to those in the second file; if both files set a key, the
+first file takes precedence. Overrides of the form `section.key=value` are applied last. For
+fine-tuning, keys of `model` and `tokenizer` that are not set take their values from the model to
+fine-tune. All problems are reported at once.
 """
 
 import os

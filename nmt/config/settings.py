@@ -70,7 +70,7 @@ def _paper(key: str, meaning: str) -> Any:
 
 
 class Section(BaseModel):
-    """The settings below one key; immutable, and strict about the types and names of settings."""
+    """The settings below one key; immutable, with strict types and without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

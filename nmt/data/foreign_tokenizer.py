@@ -1,4 +1,4 @@
-"""Changes the special ids of a SentencePiece model that nmt did not train to those of nmt."""
+"""Adapts SentencePiece models from other sources, so that special tokens have nmt's ids."""
 
 from collections.abc import Sequence
 from typing import Any

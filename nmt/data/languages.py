@@ -89,7 +89,7 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
 
 
 def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
-    """Returns a warning if the frequent words of a corpus are in the wrong language, or None."""
+    """Returns a warning if the frequent words of a corpus are in the wrong language."""
     name, *sides = corpus
     recognized = [_known_language(lines) for lines in sides]
     wanted = [re.split("[-_]", code.lower())[0] for code in codes]

@@ -5,7 +5,7 @@ translations of the source tokens. The most frequent tokens are always candidate
 translations is learned only for the other tokens, with IBM Model 1 (Brown et al., 1993). EOS, which
 every source contains, serves as the empty word of Model 1.
 
-In shapes, V is the vocabulary size, N the number of most frequent tokens, and K the number of
+In array shapes, V is the vocabulary size, N the number of most frequent tokens, and K the number of
 translations per source token.
 """
 
@@ -93,7 +93,7 @@ def learn_shortlist(
     frequent: int = FREQUENT,
     translations: int = TRANSLATIONS,
 ) -> Shortlist:
-    """Learns a shortlist from evenly spaced sentence pairs, with about `MOST_CELLS` cells at most.
+    """Learns a shortlist from evenly spaced sentence pairs, up to about `MOST_CELLS` token pairs.
 
     Args:
         shards: source and target side of each shard.

@@ -90,7 +90,7 @@ def _no_stop() -> Iterator[None]:
 
 
 class _Worker:
-    """A worker process with the connection through which it receives calls and reports their end.
+    """A worker process, with the connection over which it receives calls and sends their outcomes.
 
     For each call, the worker sends the exception that the function raised, or None.
     """
@@ -164,7 +164,7 @@ def _serve(calls: connection.Connection) -> None:
 
 
 def _outcome(calls: connection.Connection) -> Exception | None:
-    """Runs the next call; returns its exception, which `finish` raises in the parent, or None."""
+    """Runs the next call; returns None, or the exception that `finish` raises in the parent."""
     try:
         function, task = calls.recv()
         function(*task)

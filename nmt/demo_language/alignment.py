@@ -1,7 +1,7 @@
 """Computes reference word alignments of sentence pairs from the lexicon.
 
 Only nouns, verbs, adjectives, adverbs and numbers are aligned. Articles, pronouns, prepositions,
-auxiliaries and conjunctions are not, because their alignment is often debatable.
+auxiliaries and conjunctions are not aligned, because their alignment is often debatable.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Generates sentences with a pronoun for a thing: in German er, sie or es, by gender."""
+"""Generates sentences with a pronoun for a thing, such as "it" (er, sie or es in German)."""
 
 from dataclasses import replace
 from random import Random

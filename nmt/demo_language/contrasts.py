@@ -103,7 +103,7 @@ def _negation(rng: Random, *, is_deleted: bool) -> tuple[Draft, str]:
 
 
 def _separable_verb(rng: Random) -> tuple[Draft, str]:
-    """Does not separate the prefix from the finite verb, as in "Er anruft die Frau"."""
+    """Leaves the prefix attached to the finite verb, as in "Er anruft die Frau"."""
     verb = rng.choice(_SEPARABLE)
     subject = pick_subject(rng, verb)
     tense = pick_tense(rng, verb, subject, "present past")

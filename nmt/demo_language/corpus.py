@@ -3,8 +3,8 @@
 A corpus consists of blocks. The pairs of a block depend only on the seed, the split and the index
 of the block, so that several processes can generate one corpus in parallel.
 
-Every (verb, object) or (adjective, noun) combination of lemmas belongs to one split, which the hash
-of the combination determines. Training sentences contain only combinations of the training split.
+Every (verb, object) or (adjective, noun) combination of lemmas belongs to one split, as determined
+by the hash of the combination. Training sentences contain only combinations of the training split.
 A validation or test sentence contains at least one combination of its own split; its other
 combinations belong to the training split. Therefore two splits never share a sentence, even if
 their seeds differ.
@@ -38,7 +38,7 @@ SPLITS = ("train", "validation", "test")
 _VALIDATION_PERCENT = 5
 _TEST_PERCENT = 5
 BLOCK_PAIRS = 100_000  # number of pairs in a block; all of them differ
-PATIENCE = 5_000  # maximum number of consecutive sentences that are old or belong to other splits
+PATIENCE = 5_000  # maximum number of consecutive sentences that are repeated or of another split
 
 
 class OutOfSentences(ValueError):

@@ -1,6 +1,6 @@
 """Generates sentences with "there is" or "to be".
 
-They include statements of prices, ages and times, and comparisons.
+The sentences include statements of prices, ages and times, and comparisons.
 """
 
 from dataclasses import replace
@@ -124,7 +124,7 @@ def _age_range(noun: Noun) -> tuple[int, int]:
 
 
 def predicate(rng: Random) -> Draft:
-    """Writes a sentence such as "The roof is red" and "The key is under the bed"."""
+    """Writes a sentence such as "The roof is red" or "The key is under the bed"."""
     kind = rng.random()
     tense = rng.choice(("present", "present", "past"))
     if kind < 0.25:

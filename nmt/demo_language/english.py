@@ -12,7 +12,7 @@ _FULL_VERBS = {
 
 
 def statement(clause: Clause) -> str:
-    """Returns the clause as a statement, without a capital letter and a full stop."""
+    """Returns the clause as a statement, not capitalized and without a full stop."""
     operator, rest = _verb_group(clause, question=False)
     negation = "not" if clause.negated else ""
     if clause.negated and operator == "can":

@@ -33,7 +33,7 @@ _EARLY_ADVERBS = ("oft", "immer", "manchmal", "selten", "meistens", "gerade")
 
 
 def worded(clause: Clause, order: str, question_words: str = "") -> str:
-    """Returns the clause in German, without a capital letter and a full stop.
+    """Returns the clause in German, not capitalized and without a full stop.
 
     `order` is "second", "first" or "final" (see the docstring of the module).
     """
@@ -119,7 +119,7 @@ def _subject_and_middle(clause: Clause) -> list[str]:
 
 
 def _middle(clause: Clause) -> list[str]:
-    """Returns the objects, predicate and adverbials, except an adverbial at the beginning."""
+    """Returns the objects, predicate and adverbials, without an opening adverbial."""
     objects = _objects(clause)
     pronouns = [text for text, phrase in objects if phrase.is_pronoun]
     known = [text for text, phrase in objects if not (phrase.is_pronoun or phrase.new)]

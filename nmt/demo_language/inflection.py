@@ -32,7 +32,7 @@ def english_past(verb: str) -> str:
 
 
 def weak_form(noun: str) -> str:
-    """Returns the form of a weak masculine noun, such as "Jungen", outside the nominative."""
+    """Returns the non-nominative form of a weak masculine noun, such as "Jungen"."""
     return noun + ("n" if re.search(r"(e|er|ar)$", noun) else "en")
 
 

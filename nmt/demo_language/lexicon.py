@@ -19,7 +19,7 @@ The table of nouns, nouns.tsv, has these columns:
     classes: categories that determine where the noun can occur. Most classes, such as "food", are
         used in the columns `objects` of verbs and `suits` of adjectives. Other classes are:
         own: nouns that can follow "my".
-        animal_place: places where animals are.
+        animal_place: places where animals can be.
         home: places where people live.
         destination: places to which people travel.
         arrival: places at which people arrive.

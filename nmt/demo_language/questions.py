@@ -1,4 +1,4 @@
-"""Generates questions, with "do" or inversion in English and the verb first in German."""
+"""Generates yes-no questions and questions with words such as "who", "when" and "which"."""
 
 from dataclasses import replace
 from random import Random

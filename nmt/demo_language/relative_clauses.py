@@ -1,4 +1,4 @@
-"""Generates sentences with a relative clause, at the end of which is the verb in German."""
+"""Generates sentences with a relative clause, which ends with its verb in German."""
 
 from random import Random
 

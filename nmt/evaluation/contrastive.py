@@ -101,7 +101,7 @@ def contrastive_accuracy(
     log-probability of the wrong translation. Log-probabilities are not normalized by length.
 
     Args:
-        path: the file of the pairs, for messages.
+        path: path of the file of contrastive pairs, for messages.
 
     Raises:
         InputError: a source or a translation is too long for the model.

@@ -1,4 +1,4 @@
-"""`nmt evaluate`: scores translations of a test set, by a model or in a file.
+"""`nmt evaluate`: scores a model's translations of a test set, or translations in a file.
 
 Like `nmt.translator`, this module imports torch only for PyTorch models.
 """

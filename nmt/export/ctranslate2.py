@@ -1,4 +1,4 @@
-"""Exports a model to CTranslate2 with CTranslate2's specification of a Transformer.
+"""Exports a model to CTranslate2 with its `TransformerSpec`.
 
 CTranslate2 requires d_k = d_v. If they differ, heads are padded with zeros to the larger size, and
 queries are scaled, because CTranslate2 divides attention scores by the square root of the padded

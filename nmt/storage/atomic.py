@@ -107,7 +107,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def aside(path: Path, word: str) -> Path:
-    """Returns a temporary path beside `path`; `remove_leftovers` removes a file that is left there.
+    """Returns a temporary path beside `path`; files left there are removed by `remove_leftovers`.
 
     Args:
         word: part of the temporary name. Use "new" for the content that will replace `path`, and

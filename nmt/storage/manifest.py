@@ -56,7 +56,7 @@ def write(
 
 
 def sizes_and_hashes(folder: Path) -> dict[str, Any]:
-    """Returns the size and SHA-256 of each file below `folder`, by path relative to `folder`.
+    """Returns the size and SHA-256 of each file below `folder`, by relative path.
 
     Hidden files and manifests are left out.
     """

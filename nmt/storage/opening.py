@@ -191,7 +191,7 @@ def check_regular(path: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 file, plain or compressed, without line endings (\n, \r\n).
+    r"""Yields the lines of a UTF-8 file, plain or compressed, without \n or \r\n.
 
     Only \n ends a line. If other characters that some programs treat as line endings (such as
     U+2028, VT or a lone \r) also ended lines, the two sides of a corpus might no longer be aligned.

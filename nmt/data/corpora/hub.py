@@ -48,7 +48,7 @@ def _where(settings: config.Hub) -> str:
 
 
 def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence[str]]:
-    """Returns the paths of the pairs' columns in the schema.
+    """Returns the path in the dataset's schema of each column of the pairs.
 
     By default, the names of the source column and the target column are the language codes. The
     columns may be fields of a struct `translation`.
