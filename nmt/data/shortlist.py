@@ -41,7 +41,7 @@ class Shortlist:
     translations: NDArray[np.int32]  # (V, K) most likely first; PAD_ID if there are fewer than K
 
     def candidates(self, source: Sequence[int], always: Collection[int]) -> NDArray[np.int64]:
-        """Returns the ids of the target tokens that a source may be translated into, ascending.
+        """Returns the ids of the target tokens that a source may be translated into, sorted.
 
         These are the special ids, the ids in `always`, the source tokens themselves (for names that
         are copied), the most frequent tokens, and the translations of the source tokens.

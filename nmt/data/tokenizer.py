@@ -82,7 +82,7 @@ class Tokenizer:
         """Loads a tokenizer from a file.
 
         Raises:
-            NoModelError: the file is missing, damaged, or not written by nmt (status 3).
+            NoModelError: the file is missing or damaged, or nmt did not write it (status 3).
         """
         try:
             model = small_file(path, MAX_MODEL_BYTES)

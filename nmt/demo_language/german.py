@@ -139,7 +139,7 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _objects(clause: Clause) -> list[tuple[str, Phrase]]:
-    """Returns the dative object before the accusative object, unless the latter is a pronoun."""
+    """Returns the objects: dative before accusative, unless the accusative is a pronoun."""
     kein = _negates_with_kein(clause)
     pairs = []
     if clause.dative:

@@ -24,7 +24,7 @@ The table of nouns, nouns.tsv, has these columns:
         destination: places to which people travel.
         arrival: places at which people arrive.
         trade: occupations.
-        roomy: containers of small things.
+        roomy: containers for small things.
         unit: units of time.
 
 The table of verbs, verbs.tsv, has these columns:

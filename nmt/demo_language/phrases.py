@@ -101,7 +101,7 @@ class NounPhrase:
 
     @property
     def new(self) -> bool:
-        """Whether the phrase introduces something new; it then comes late in a German clause."""
+        """Whether the phrase introduces something new; such phrases are late in German."""
         return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
 
     @property

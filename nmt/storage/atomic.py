@@ -189,7 +189,7 @@ def _open(path: Path) -> int:
 
 
 def refuse_link(path: Path) -> None:
-    """Raises InputError if `path`, which nmt replaces, is a symbolic link.
+    """Raises InputError if `path`, which nmt would replace, is a symbolic link.
 
     The directory `path.parent` may be a symbolic link.
     """
