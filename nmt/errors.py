@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 
-# Line ends, other control characters and marks that change the text direction
+# Line endings, other control characters and marks that change the text direction
 _UNFIT = re.compile("\r\n|[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _PATH_ERRORS = {
     errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
 }  # fmt: skip
 
 
-_NO_MEMORY = (  # texts in out-of-memory messages, each with the software that writes it
+_NO_MEMORY = (  # parts of out-of-memory messages, and the software that reports them
     "can't allocate memory",  # torch on a CPU
     "Cannot allocate memory",  # torch and safetensors, for a mapped file
     "failed to map segment",  # the dynamic linker
@@ -32,7 +32,7 @@ class Status(IntEnum):
 
     DONE = 0
     BUG = 1  # an unexpected exception, or an export that failed its check
-    INPUT = 2  # user input, configuration, missing extra, lock, out of memory, lost rank
+    INPUT = 2  # invalid input or settings, missing extra, lock held, out of memory, lost rank
     NO_MODEL = 3  # no usable checkpoint or model
     DIVERGED = 4  # non-finite loss or gradient norm
     STORAGE = 5  # disk full, no permission, broken transfer
@@ -53,11 +53,13 @@ def count(number: int, noun: str) -> str:
 
 
 class InputError(Exception):
-    """A problem that the user can solve; the base class of all errors reported without a traceback.
+    """Raised for a problem that the user can solve.
+
+    This is the base class of all errors that are reported without a traceback.
 
     Args:
-        problem, others: one line per problem, which states what is wrong and where, and then the
-            remedy. `one_line` is applied to every line.
+        problem, others: one line per problem. Each line states what is wrong and where, and then
+            the remedy. `one_line` is applied to each line.
     """
 
     status: int = Status.INPUT
@@ -70,12 +72,12 @@ class InputError(Exception):
         return "\n".join(self.problems)
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the messages, with parameters renamed according to `names`."""
+        """Returns the problems; subclasses rename parameters according to `names`."""
         return self.problems
 
 
 class ArgumentError(InputError):
-    """An argument of a function is invalid, or several arguments are mutually exclusive.
+    """Raised if an argument of a function is invalid, or if arguments are mutually exclusive.
 
     Callers that expose a parameter under another name, such as a command-line flag, call `naming`
     to use that name in the message.
@@ -102,7 +104,7 @@ class ArgumentError(InputError):
 
 
 class SettingError(InputError):
-    """A file that is named by a setting cannot be used.
+    """Raised if a file that a setting names cannot be used.
 
     Args:
         key: the key of the setting, such as ("data", "train", 0).
@@ -118,43 +120,43 @@ class SettingError(InputError):
 
 
 class NoModelError(InputError):
-    """A checkpoint or model is missing, incomplete, damaged, or otherwise unusable."""
+    """Raised if a checkpoint or model is missing, incomplete, damaged, or otherwise unusable."""
 
     status = Status.NO_MODEL
 
 
 class DivergedError(InputError):
-    """Training diverged: a loss, gradient or weight is not finite. The weights were not saved."""
+    """Raised if a loss, gradient or weight is not finite; the weights are not saved."""
 
     status = Status.DIVERGED
 
 
 class StorageError(InputError):
-    """The disk is full, permission is missing, or a download failed."""
+    """Raised if the disk is full, permission is missing, or a download fails."""
 
     status = Status.STORAGE
 
 
 class ExportError(InputError):
-    """An exported model gives different results from the original model and was removed."""
+    """Raised if an exported model, which is then removed, does not match the original model."""
 
     status = Status.BUG
 
 
 class LastingError(InputError):
-    """A file is unusable but not damaged, so an older file must not be used instead."""
+    """Raised if a file is unusable but not damaged; no older file may be used in its place."""
 
 
 class DeniedError(LastingError, StorageError):
-    """A file exists, but cannot be opened: permission is missing, or too many files are open."""
+    """Raised if permission to open a file is missing, or if too many files are open."""
 
 
 class LostRankError(InputError):
-    """A process of a distributed run has ended or is unreachable."""
+    """Raised if a process of a distributed run has ended or is unreachable."""
 
 
 class ReportedElsewhereError(InputError):
-    """Another process of the run has reported the error, so this process ends silently.
+    """Raised to end this process silently after another process has reported the error.
 
     Args:
         status: the exit status of the process that reported the error.
@@ -167,13 +169,14 @@ class ReportedElsewhereError(InputError):
 
 
 class Stopped(BaseException):
-    """A signal stopped the program; the message says where finished work was saved.
+    """Raised if a signal stops the program.
 
-    Like KeyboardInterrupt, this class derives from BaseException, so that code that turns a
-    library's exceptions into error messages does not catch it.
+    Like KeyboardInterrupt, this class derives from BaseException, so that `except Exception` does
+    not catch it.
 
     Args:
-        signal_number: the signal. The exit status is 130 for SIGINT and 143 for all other signals.
+        signal_number: number of the signal. The exit status is 130 for SIGINT, otherwise 143.
+        message: states where the finished work was saved.
     """
 
     def __init__(self, signal_number: int, message: str):
@@ -185,10 +188,10 @@ class Stopped(BaseException):
 
 
 def of_system(error: OSError) -> InputError:
-    """Converts an error of the operating system to an InputError or a StorageError."""
+    """Converts an operating-system error to an instance of the matching subclass of InputError."""
     what = str(error.strerror or error) + (f": {error.filename}" if error.filename else "")
     if is_out_of_memory(error):
-        return LastingError(f"{what}. Free memory, or use a machine with more memory.")
+        return LastingError(f"{what}. Free up memory, or use a machine with more memory.")
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return DeniedError(f"{what}. Raise the limit on open files (ulimit -n).")
     if isinstance(error, PermissionError):
@@ -199,7 +202,10 @@ def of_system(error: OSError) -> InputError:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Adds the file name `what` to an OSError without one, for example if the disk is full."""
+    """Adds the file name `what` to an OSError that names no file.
+
+    For example, the error that is raised when the disk is full names no file.
+    """
     try:
         yield
     except OSError as error:
@@ -209,22 +215,25 @@ def naming(what: str) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether an error means that memory ran out, on the host or on a GPU.
+    """Returns whether an error indicates that the memory of the host or of a GPU ran out.
 
-    Recognizes `torch.OutOfMemoryError` by its name, so that torch is not imported. Other types are
-    recognized by their messages: torch raises a RuntimeError if CUDA or one of its libraries cannot
-    allocate memory, and Python raises an ImportError if memory is too low to load a library.
+    `torch.OutOfMemoryError` is recognized by its name, so that torch need not be imported. Other
+    exceptions are recognized by their messages. For example, torch raises a RuntimeError if CUDA
+    cannot allocate memory, and Python raises an ImportError if memory is too low to load a library.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    if isinstance(error, BlockingIOError):  # the same text, but from non-blocking I/O
+    if isinstance(error, BlockingIOError):  # non-blocking I/O raises it with one of these texts
         return False
     kinds = RuntimeError, OSError, ImportError
     return isinstance(error, kinds) and any(text in str(error) for text in _NO_MEMORY)
 
 
 def where(error: BaseException) -> str:
-    """Returns an exception's type and location without its message, which may quote user text."""
+    """Returns the type and location of an exception, without its message.
+
+    The message is left out because it may quote user text.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])
     return f"{type(error).__name__} in {places}"

@@ -16,7 +16,7 @@ class Canary:
 
 
 def fuzzed_lines(n: int, seed: int, longest: int = 25_000) -> list[bytes]:
-    """Returns random lines without line endings, half of them unusual, of up to `longest` bytes."""
+    """Returns random lines without line endings, half unusual, of at most `longest` bytes."""
     rng = random.Random(seed)
     few = min(20, longest // 10)
     planes = [(0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF)]

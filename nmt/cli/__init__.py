@@ -1,4 +1,4 @@
-"""Implements the `nmt` command, with one module for each of its subcommands.
+"""Implements the `nmt` command, with one module per subcommand.
 
 Only this package defines flags and reads command-line arguments. Subcommands import the library
 only when they run, so that `nmt --help` is fast.
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     set_up_streams()
     try:
         status = _status_of(argv)
-    except Exception:  # a bug, which the interpreter prints unless this process might hang
+    except Exception:  # a bug; the interpreter prints it unless this process might hang
         if not must_not_be_torn_down():
             raise
         traceback.print_exc()
@@ -87,7 +87,7 @@ def _status_of(argv: list[str] | None) -> int:
         flags, name = arguments.flags, arguments.command.name
         if_out_of_memory = arguments.command.if_out_of_memory
         _check_directories()
-        with stoppable("Interrupted."):  # by raising, so that incomplete files are removed
+        with stoppable("Interrupted."):  # raises, so that incomplete files are removed
             arguments.command.run(arguments)
         flush_output()
         return Status.DONE
@@ -101,7 +101,7 @@ def _status_of(argv: list[str] | None) -> int:
     except KeyboardInterrupt:
         say("nmt: Interrupted.")
         return 130
-    except BrokenPipeError:  # the reader of the output has ended
+    except BrokenPipeError:  # the reader of the output has exited
         return Status.DONE
     except ModuleNotFoundError as error:
         missing = _missing_extra(error, name)
@@ -116,7 +116,7 @@ def _status_of(argv: list[str] | None) -> int:
 
 
 def _check_directories() -> None:
-    """Checks that the current directory exists, because the import of torch requires it.
+    """Checks that the current directory exists, because importing torch requires it.
 
     Raises:
         InputError: the current directory was removed.

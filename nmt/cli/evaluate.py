@@ -1,4 +1,4 @@
-"""`nmt evaluate`: scores translations by a model or from a file."""
+"""`nmt evaluate`: scores a model's translations or the translations in a file."""
 
 import argparse
 import json

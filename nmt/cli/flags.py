@@ -19,7 +19,7 @@ _ORIGIN = "command line"  # the source of overrides in messages
 def add_model(
     parser: argparse.ArgumentParser, nargs: str | None = None, *, exported: bool = False
 ) -> None:
-    """Adds MODEL, which is optional if `nargs` is "?".
+    """Adds the argument MODEL, which is optional if `nargs` is "?".
 
     Args:
         exported: whether the help text mentions exported models.
@@ -49,7 +49,7 @@ def load_config(arguments: argparse.Namespace) -> "Config":
 
 @contextmanager
 def placing_settings(arguments: argparse.Namespace) -> Iterator[None]:
-    """Adds the configuration file and the line to errors about a file that a setting names."""
+    """Adds the file and line of a setting to an error about the file that the setting names."""
     try:
         yield
     except SettingError as error:
@@ -62,7 +62,7 @@ def placing_settings(arguments: argparse.Namespace) -> Iterator[None]:
 def add_decoding(
     parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
 ) -> None:
-    """Adds the flags for beam search that `search_options` reads, and those of `add_device`."""
+    """Adds the flags for beam search that `search_options` reads, and the flags of `add_device`."""
     parser.add_argument("--beam", type=positive, metavar="N",
                         help="beam size; 1 is greedy search "
                              "(default: the model's decoding.beam)")  # fmt: skip

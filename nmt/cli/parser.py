@@ -38,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
     """Returns the parser of the `nmt` command.
 
-    In addition to the arguments, a parsed command has the attributes `command`, `program` (the
+    In addition to the arguments, the parsed namespace has the attributes `command`, `program` (the
     command's name as typed) and `flags` (see `flag_names`).
     """
     parser = _Parser(
@@ -61,7 +61,7 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
 
 
 def flag_names(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """Returns the name of each argument as users type it."""
+    """Maps the attribute of each argument to the name that users type."""
     return {each.dest: str([*each.option_strings, each.metavar][0]) for each in parser._actions}
 
 
@@ -69,7 +69,7 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
     """Parses the arguments; unlike argparse, allows KEY=VALUE after options.
 
     Raises:
-        InputError: wrong usage.
+        InputError: the arguments are invalid.
         SystemExit: the output of --help or --version has been printed.
     """
     arguments, late = new_parser(commands).parse_known_args(argv)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmt.serving.model_process import Load
     from nmt.translator import Translator
 
-_CPU_PROCESSES = 2  # only one on a single core; each process holds the model
+_CPU_PROCESSES = 2  # one on a single core; each process loads a copy of the model
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,10 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _loads(arguments: argparse.Namespace) -> "list[Load]":
-    """Returns a function for each process that loads the model; exported models need no torch."""
+    """Returns one function per process; each function loads the model.
+
+    Exported models are loaded without torch.
+    """
     from nmt.processes import cores
     from nmt.runs.exported_model import is_exported
     from nmt.runs.run_directory import RunDirectory

@@ -22,7 +22,7 @@ def run_script(name: str, main: Callable[[], None]) -> None:
         main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of the output has ended
+    except BrokenPipeError:  # the reader of the output has exited
         forget_unwritable()
     except InputError as error:
         _end(name, error)
@@ -35,9 +35,9 @@ def run_script(name: str, main: Callable[[], None]) -> None:
 def must_not_be_torn_down() -> bool:
     """Returns whether this process is a rank of a distributed run that has failed.
 
-    Operations of such a process on its process groups or GPU may wait for a lost rank forever. At a
-    normal exit, the interpreter would wait for them and hang. Therefore the process must call
-    `os._exit` after its last output.
+    In such a process, operations on process groups or on the GPU may wait for a lost rank forever.
+    At a normal exit, the interpreter would wait for these operations and hang. Therefore the
+    process must call `os._exit` after its last output.
     """
     distributed = sys.modules.get("torch.distributed")
     return bool(distributed and distributed.is_available() and distributed.is_initialized())
@@ -63,21 +63,21 @@ def print_result(text: object) -> None:
 def set_up_streams() -> None:
     """Prepares the standard streams, which the calling process may have closed."""
     _occupy_standard_descriptors()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 in any locale; paths keep their bytes
+    if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 in any locale; keeps the bytes of paths
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _occupy_standard_descriptors() -> None:
-    """Opens the standard descriptors that the calling process has closed.
+    """Opens the standard file descriptors that the calling process has closed.
 
     Otherwise another file, such as a checkpoint, could get descriptor 2, and libraries would write
-    error messages to that file.
+    their error messages to this file.
     """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
     if sys.stderr is None:  # libraries write to it without checking
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 

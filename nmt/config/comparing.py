@@ -8,8 +8,8 @@ from nmt.config.settings import Config
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Returns the old and the new value of each setting that differs, by dotted key.
 
-    For `training.compile`, auto counts as equal to both true and false, because its meaning depends
-    on the machine.
+    For `training.compile`, the value `auto` counts as equal to both `true` and `false`, because its
+    meaning depends on the machine.
     """
     flat_old, flat_new = flatten(old.model_dump()), flatten(new.model_dump())
     keys = list(dict.fromkeys([*flat_old, *flat_new]))

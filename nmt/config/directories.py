@@ -9,7 +9,7 @@ from nmt.storage.atomic import PREFIX
 
 
 def misplaced(data: str, run: str, origin: str | None) -> str | None:
-    """Returns the problem if a command would replace a configured directory, or None.
+    """Returns a message if a command would replace a configured directory, otherwise None.
 
     Args:
         data: the value of `data.directory`.
@@ -44,7 +44,7 @@ def refuse_file(key: tuple[str, ...], directory: Path) -> None:
 
 
 def _first_name(directory: str, path: str) -> str:
-    """Returns the name of the entry of `directory` that is or contains `path`, or "".
+    """Returns the name of the entry of `directory` that is or contains `path`, or "" if none does.
 
     Symbolic links are resolved first.
     """

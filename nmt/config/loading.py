@@ -1,9 +1,10 @@
 """Loads a configuration from a file, its `base:`, overrides, and the model to fine-tune.
 
 The key `base:` of a file is the path of a second file, relative to the folder of the first file.
-The settings in the first file are added to those in the second file, and override them. Overrides
-of the form `section.key=value` are applied last. For fine-tuning, keys of `model` and `tokenizer`
-that are not set take their values from the model to fine-tune. All problems are reported at once.
+The settings in the first file are added to those in the second file; if both files set a key, the
+first file takes precedence. Overrides of the form `section.key=value` are applied last. For
+fine-tuning, keys of `model` and `tokenizer` that are not set take their values from the model to
+fine-tune. All problems are reported at once.
 """
 
 import os
@@ -79,7 +80,7 @@ def read_merged(path: Path) -> dict[str, Any]:
 
 
 def load_resolved(path: Path) -> Config:
-    """Loads a configuration that `to_yaml` wrote; it must not have a `base:`."""
+    """Loads a configuration that `to_yaml` wrote; the key `base:` is refused."""
     content, lines = read(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} is damaged: it has no settings. Restore it from a copy.")
@@ -127,7 +128,7 @@ def _inherit(content: dict[str, Any], initial: Config) -> None:
 
 
 def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) -> list[str]:
-    """Returns a message for each setting that contradicts the weights of the model to fine-tune."""
+    """Returns a message for each setting that is incompatible with the model to fine-tune."""
     fixed = {f"model.{name}" for name in Model.model_fields if not name.endswith("dropout")}
     fixed |= {"tokenizer.vocabulary_size", "tokenizer.symbols", "tokenizer.model"}
     if config.model.positions == "learned":
@@ -146,7 +147,7 @@ def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
     Args:
         content: the parsed YAML, with `base:` merged and overrides applied.
         origins: maps each key to its file and line, for messages.
-        name: name of the configuration in messages about other keys.
+        name: name of the configuration, for messages about keys that are not in `origins`.
 
     Raises:
         InputError: the configuration is not valid. The message has one line per problem.
@@ -166,7 +167,7 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
             f'The base files form a cycle: {cycle}. Remove the key "base" from one of them.'
         )
     if not isinstance(content, dict):
-        raise InputError(f"{path} has no sections. Write sections such as data and training.")
+        raise InputError(f"{path} has no sections. Add sections such as data and training.")
     origins = {key: f"{path}:{line}" for key, line in lines.items()}
     base = content.pop("base", None)
     if base is None:
@@ -208,7 +209,9 @@ def _apply(
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
     if not equals or not all(keys):
-        raise InputError(f"{origin}: {override:.100} is not an override. Write section.key=value.")
+        raise InputError(
+            f"{origin}: {override:.100} is not a valid override. Use the form section.key=value."
+        )
     value, lines = parse(text, f"{origin}: {dotted}")
     node, path = content, tuple(keys)
     for n, key in enumerate(keys[:-1], start=1):

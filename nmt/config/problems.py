@@ -24,7 +24,7 @@ def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str)
     chosen: dict[KeyPath | int, ErrorDetails] = {}
     for number, problem in enumerate(error.errors()):
         if problem["type"] == "too_short" and problem["input"]:
-            continue  # pydantic also reports a list as too short if all its entries are wrong
+            continue  # pydantic also reports a list as too short if all its entries are invalid
         loc = problem["loc"]
         place = loc[:3] if len(loc) > 2 and isinstance(loc[2], int) else number
         # A misspelled key of a corpus is also reported as missing.
@@ -49,7 +49,7 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             near = _sections_with(key) or _nearest(path, known)
             hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
             return f"{where}: Unknown key {key}. {hint}"
-        case "value_error":  # settings that exclude each other; the text names them
+        case "value_error":  # incompatible settings, which the text names
             text = str(problem["ctx"]["error"])
             keys = (tuple(word.split(".")) for word in re.findall(r"\b[a-z]+\.[a-z_]+", text))
             places = dict.fromkeys(origins[key] for key in keys if key in origins)

@@ -1,9 +1,9 @@
 """Defines every setting: its meaning, unit, range and default.
 
-The order is that of a configuration file. `BASE` contains the settings of the paper's base model
-(Vaswani et al., 2017), which `nmt config` prints. Relative paths are resolved against the current
-directory, so that the same configuration works in several checkouts. Paths are stored as written,
-so that a run can be resumed after the directory tree with all its files has been moved.
+The settings are in the order of a configuration file. `BASE` contains the settings of the paper's
+base model (Vaswani et al., 2017), which `nmt config` prints. Relative paths are resolved against
+the current directory, so that the same configuration works in several checkouts. Paths are stored
+as written, so that a run can be resumed after the directory tree with all its files has been moved.
 """
 
 import re
@@ -39,7 +39,7 @@ MicroBatches = Annotated[
 ]  # even empty micro-batches cost memory and time
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
-Measure = Literal["bleu", "chrf", "nll"]  # by which validations are compared
+Measure = Literal["bleu", "chrf", "nll"]  # the metric by which validations are compared
 # A symbol consists of printable ASCII characters without spaces, which normalization does not
 # change. It begins and ends with punctuation, so that no word is mistaken for a symbol.
 _SYMBOL = re.compile(r"[!-/:-@\[-`{-~][!-~]{1,14}[!-/:-@\[-`{-~]")
@@ -65,12 +65,12 @@ def _symbols_fault(symbols: Sequence[str]) -> str | None:
 
 
 def _paper(key: str, meaning: str) -> Any:
-    """Returns a field whose default is the value of the paper's base model."""
+    """Returns a field whose default is the value in the paper's base model."""
     return Field(default=BASE[key], description=meaning)
 
 
 class Section(BaseModel):
-    """The settings below one key. A section is immutable and strict about types and keys."""
+    """The settings below one key; immutable, with strict types and without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -118,7 +118,7 @@ class Corpus(Section):
 
 
 class Hub(Corpus):
-    """A dataset on the Hugging Face hub, or in a local directory with the same layout."""
+    """A dataset on the Hugging Face Hub, or in a local directory with the same layout."""
 
     hub: Word = Field(description="name of the dataset, such as wmt/wmt14, or a local directory")
     name: Word | None = Field(
@@ -131,7 +131,7 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
-        """The whole entry, because the settings of a hub dataset are not nested below `hub`."""
+        """The whole entry, because the settings of a Hub dataset are not nested below `hub`."""
         return self
 
 
@@ -172,7 +172,7 @@ class DemoPairs(Section):
 
 
 def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
-    """Returns the class of a kind of corpus: a field named `key`, and the fields of every kind.
+    """Returns the class of a kind of corpus, with the field `key` and the fields of every kind.
 
     For pickling, the class must be assigned to a variable with its own name (Tsv for tsv).
     """
@@ -206,7 +206,7 @@ if TYPE_CHECKING:
 else:
     _TAGGED = tuple(Annotated[kind, Tag(key)] for key, kind in CORPUS_KINDS.items())
     _ANY_KIND = Annotated[Union[_TAGGED], Discriminator(_kind_of)]  # noqa: UP007
-    Corpora = Annotated[tuple[_ANY_KIND, ...], Field(strict=False)]  # accepts YAML's lists
+    Corpora = Annotated[tuple[_ANY_KIND, ...], Field(strict=False)]  # accepts lists from YAML
 
 
 class Data(Section):
@@ -348,7 +348,7 @@ MAY_CHANGE = frozenset(
 
 
 class Training(Section):
-    """The settings for training (§5), and for the checkpoints that are kept."""
+    """The settings for training (§5) and for keeping checkpoints."""
 
     run_directory: Word = Field(description="directory for the checkpoints, the log and the model")
     max_steps: Positive = _paper("training.max_steps", "total number of optimizer steps")

@@ -122,7 +122,7 @@ _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 def dump(content: Any) -> str:
-    """Returns YAML that `parse` reads as the same value; the order of keys is kept."""
+    """Returns YAML that `parse` converts back to an equal value; keeps the order of keys."""
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 

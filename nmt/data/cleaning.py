@@ -23,7 +23,7 @@ COPY = "copy of source"
 LEAKED = "also in validation or test"
 DUPLICATE = "duplicate pair"
 TOO_MANY_TOKENS = "longer than max_length tokens"
-RULES = (EMPTY, TOO_LONG, RATIO, COPY, LEAKED, DUPLICATE, TOO_MANY_TOKENS)  # in this order
+RULES = (EMPTY, TOO_LONG, RATIO, COPY, LEAKED, DUPLICATE, TOO_MANY_TOKENS)  # as applied
 
 MAX_WORDS = 1000
 MAX_CHARACTERS = 5000
@@ -35,15 +35,15 @@ MAX_RATIO = 4.0
 RATIO_MARGIN = 10
 _LEAK_WORDS = 4  # shorter sentences, such as "Yes.", occur in almost every corpus
 
-# Tabs and all characters that some programs treat as line ends become spaces. Other control
+# Tabs and all characters that some programs treat as line endings become spaces. Other control
 # characters (C0, DEL, C1) and byte order marks are removed. Lone surrogates become U+FFFD.
 _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 # Soft hyphen, zero-width space and word joiner affect only line breaks. Zero-width joiners and
 # direction marks are kept, because they change how some scripts are displayed.
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060]")
-# These characters, any white space (as defined by `str.split`) except U+0020, and repeated, leading
-# or trailing spaces.
+# Matches these characters, all other white space (as defined by `str.split`) except U+0020, and
+# repeated, leading or trailing spaces.
 _ODD_SPACING = re.compile("[\u00a0\u00ad\u1680\u2000-\u200b\u202f\u205f\u2060\u3000]|  |^ | $")
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -75,12 +75,12 @@ def _replacement(found: re.Match[str]) -> str:
 
 
 def needs_repair(text: str) -> bool:
-    """Returns whether a control character, line end, BOM or lone surrogate occurs in a text."""
+    """Returns whether a text contains a control character, line ending, BOM or lone surrogate."""
     return _CONTROL.search(text) is not None
 
 
 def has_odd_spacing(text: str) -> bool:
-    """Returns whether `normalize` changes the spacing of a text, apart from tabs and line ends."""
+    """Returns whether `normalize` changes spacing in a text other than tabs and line endings."""
     return _ODD_SPACING.search(text) is not None
 
 
@@ -144,7 +144,7 @@ def pair_hash(source: str, target: str) -> int:
 
     Among 10 million different pairs, the probability of a collision is below 10^-5.
     """
-    text = f"{source}\n{target}".encode()  # normalized text has no line ends
+    text = f"{source}\n{target}".encode()  # normalized text has no line endings
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 

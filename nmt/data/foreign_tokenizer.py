@@ -1,4 +1,4 @@
-"""Adapts a SentencePiece model that nmt did not train, so that it has nmt's special ids."""
+"""Adapts SentencePiece models from other sources, so that special tokens have nmt's ids."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -24,8 +24,8 @@ _KIND = "test set"
 def write(folder: Path, data: Data) -> None:
     """Writes the raw text of `data.test`, one sentence per line, if `data.test` is not empty.
 
-    If a corpus has a `source_prefix`, each of its sources begins with that prefix. Line ends inside
-    a sentence become spaces.
+    If a corpus has a `source_prefix`, each of its sources begins with that prefix. Line endings
+    inside a sentence become spaces.
 
     Raises:
         InputError: a corpus cannot be read.
@@ -82,7 +82,7 @@ def read(
 ) -> tuple[list[str], list[str]] | None:
     """Returns the sources and references of a stored test set.
 
-    Returns None if `folder` does not exist or contains another test set than `data.test`.
+    Returns None if `folder` does not exist or contains a test set that differs from `data.test`.
 
     Args:
         prepared: the manifest of the data that the run was trained on, or None if it is unknown.

@@ -89,7 +89,7 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
 
 
 def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
-    """Returns a warning if a corpus has the frequent words of a wrong language, or None."""
+    """Returns a warning if the frequent words of a corpus are in the wrong language."""
     name, *sides = corpus
     recognized = [_known_language(lines) for lines in sides]
     wanted = [re.split("[-_]", code.lower())[0] for code in codes]
@@ -100,8 +100,8 @@ def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
     ):
         return _swapped(name, *codes)
     for i, side in enumerate(("source", "target")):
-        # Other languages than those in _WORDS may be mistaken for one of them, such as Norwegian
-        # for Danish.
+        # A language that is not in _WORDS may be mistaken for one that is, such as Norwegian for
+        # Danish.
         if recognized[i] not in (None, wanted[i]) and wanted[i] in _WORDS:
             return (
                 f"The {side} of {name} looks like {recognized[i]}, not {codes[i]}. "
@@ -129,7 +129,7 @@ def _known_language(lines: Iterable[str]) -> str | None:
 
 
 def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
-    """Returns a warning for each corpus that seems to be swapped or in a wrong language.
+    """Returns a warning for each corpus whose sides seem swapped or in the wrong language.
 
     Each side of a corpus should be more similar to the same side of the first corpus than to the
     other side.

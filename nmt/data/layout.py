@@ -80,9 +80,9 @@ class HostBatch:
 class Shape:
     """The shape of the tensors into which pairs are packed."""
 
-    columns: int  # tokens per row and side; more if a pair is longer
-    block: int  # tokens per block; a row consists of blocks, and only longer pairs span several
-    rows: int = 0  # minimum number of rows; 0: only the rows and columns that are needed
+    columns: int  # tokens per row on each side; more if a pair is longer
+    block: int  # tokens per block; only pairs that are longer than a block span several blocks
+    rows: int = 0  # minimum number of rows; 0 for only the necessary rows and columns
 
 
 def fixed_shape(batch_tokens: int, micro_batches: int, longest: int) -> Shape:

@@ -37,7 +37,7 @@ def prepare(
     """Prepares the corpora of a configuration and writes the result to `config.data.directory`.
 
     If the sections `data` and `tokenizer` and the content of all local input files are the same as
-    at the last call, the prepared data is only verified. The same input and settings always give
+    in the last call, the prepared data is only verified. The same input and settings always give
     the same files, regardless of the number of processes and interruptions.
 
     Args:
@@ -71,7 +71,7 @@ def prepare(
         for reason in reasons:
             note(reason)
         with _locked(job):
-            if _is_prepared(job, lambda line: None):  # meanwhile, by the process that held the lock
+            if _is_prepared(job, lambda line: None):  # by the process that held the lock
                 note(f"{directory} was prepared by another process. There is nothing to do.")
                 return
             job.remove_leftovers()
@@ -81,7 +81,7 @@ def prepare(
                 job.remove_leftovers()  # files of killed workers
             # read again, because a corpus may have changed while the stages read it
             if _origin(config, job.entries, tokenizer) != job.origin:
-                atomic.remove(job.work)  # it may mix old and new input
+                atomic.remove(job.work)  # it may contain a mixture of old and new input
                 raise InputError(
                     "A corpus changed while the data was being prepared. Run nmt prepare again."
                 )

@@ -51,8 +51,8 @@ class Shard:
     path: Path
     source: Side
     target: Side
-    weight: float  # how often each pair occurs in an epoch
-    first: int  # index of its first pair within the split
+    weight: float  # average number of times that each pair occurs in an epoch
+    first: int  # index of the shard's first pair within the split
     columns: Mapping[str, np.ndarray | Side] = field(default_factory=dict)  # (pairs,), see `Pair`
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ def read_shard(path: Path, weight: float = 1.0, first: int = 0) -> Shard:
     """Returns the shard in a file that `write_shard` wrote, memory-mapped.
 
     Args:
-        weight: how often each pair occurs in an epoch.
+        weight: average number of times that each pair occurs in an epoch.
         first: index of the shard's first pair within the split.
 
     Raises:

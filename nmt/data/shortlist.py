@@ -5,7 +5,7 @@ translations of the source tokens. The most frequent tokens are always candidate
 translations is learned only for the other tokens, with IBM Model 1 (Brown et al., 1993). EOS, which
 every source contains, serves as the empty word of Model 1.
 
-In shapes, V is the vocabulary size, N the number of most frequent tokens, and K the number of
+In array shapes, V is the vocabulary size, N the number of most frequent tokens, and K the number of
 translations per source token.
 """
 
@@ -24,11 +24,11 @@ from safetensors import SafetensorError
 from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-if TYPE_CHECKING:  # this module imports pyarrow, which is not needed to translate
+if TYPE_CHECKING:  # `shards` imports pyarrow, which is not needed to translate
     from nmt.data.shards import Side
 
 FREQUENT, TRANSLATIONS = 1000, 50  # N, K
-MOST_CELLS = 30_000_000  # maximum number of token pairs to learn from; each needs about 40 bytes
+MOST_CELLS = 30_000_000  # maximum number of token pairs to learn from; about 40 bytes each
 _BLOCK_CELLS = 2_000_000  # token pairs processed at a time
 _ITERATIONS = 4
 
@@ -41,14 +41,14 @@ class Shortlist:
     translations: NDArray[np.int32]  # (V, K) most likely first; PAD_ID if there are fewer than K
 
     def candidates(self, source: Sequence[int], always: Collection[int]) -> NDArray[np.int64]:
-        """Returns the ids of the target tokens that a source may be translated into, ascending.
+        """Returns the ids of the target tokens that a source may be translated into, sorted.
 
         These are the special ids, the ids in `always`, the source tokens themselves (for names that
         are copied), the most frequent tokens, and the translations of the source tokens.
 
         Args:
             source: token ids of one or more sources.
-            always: further ids to return.
+            always: ids of additional tokens to return.
         """
         pieces = np.unique(np.asarray(source, np.int64))
         chosen = np.zeros(len(self.translations), dtype=bool)
@@ -93,7 +93,7 @@ def learn_shortlist(
     frequent: int = FREQUENT,
     translations: int = TRANSLATIONS,
 ) -> Shortlist:
-    """Learns a shortlist from evenly spaced sentence pairs with about `MOST_CELLS` token pairs.
+    """Learns a shortlist from evenly spaced sentence pairs, up to about `MOST_CELLS` token pairs.
 
     Args:
         shards: source and target side of each shard.
@@ -169,7 +169,7 @@ class _Model1:
 
     def best(self, k: int) -> NDArray[np.int32]:
         """Returns the k most likely translations of each source token: (V, k), see `Shortlist`."""
-        order = np.lexsort((-self.p, self.sources))  # ties: by target
+        order = np.lexsort((-self.p, self.sources))  # in ties, by target token
         rank = np.arange(len(order)) - np.searchsorted(self.sources, self.sources)
         table = np.full((self.V, k), PAD_ID, np.int32)
         order, rank = order[rank < k], rank[rank < k]

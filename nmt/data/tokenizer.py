@@ -82,7 +82,7 @@ class Tokenizer:
         """Loads a tokenizer from a file.
 
         Raises:
-            NoModelError: the file is missing, damaged, or not written by nmt (status 3).
+            NoModelError: the file is missing or damaged, or nmt did not write it (status 3).
         """
         try:
             model = small_file(path, MAX_MODEL_BYTES)
@@ -105,8 +105,8 @@ class Tokenizer:
         A SentencePiece model without byte pieces, which nmt did not train, has no symbols.
 
         Raises:
-            ValueError: the special or byte pieces do not have the ids that nmt assigns, or there is
-                a control character in the pieces.
+            ValueError: the special or byte pieces do not have the ids that nmt assigns, or the
+                pieces contain a control character.
         """
         model, pieces = self._processor, self.pieces(range(self.vocabulary_size))
         special = (model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id())
@@ -119,7 +119,9 @@ class Tokenizer:
         ):
             raise ValueError("its special or byte pieces do not have the ids that nmt assigns")
         if any(map(needs_repair, pieces)):  # `nmt score --tokens` prints pieces as they are
-            raise ValueError("one of its pieces contains a line end or another control character")
+            raise ValueError(
+                "one of its pieces contains a line ending or another control character"
+            )
         return tuple(pieces[UNK_ID + 1 : first_byte])
 
     def encode(self, text: str) -> list[int]:
@@ -169,7 +171,7 @@ class Tokenizer:
         ]  # fmt: skip
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the piece of each id, in which U+2581 is a space; a byte looks like <0x41>."""
+        """Returns the piece of each id; U+2581 stands for a space, and <0x41> for the byte 0x41."""
         return self._processor.id_to_piece([int(i) for i in ids])
 
 
@@ -187,7 +189,7 @@ def train_tokenizer(
 
     Args:
         sentences: normalized sentences in both languages; all of them are held in memory.
-        vocabulary_size: number of tokens, including 4 special tokens, the symbols and 256 bytes.
+        vocabulary_size: number of tokens, including 4 special tokens, symbols and 256 byte tokens.
         output: path of the model file.
         symbols: strings that become single tokens, even if the text does not contain them.
 

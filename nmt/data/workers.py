@@ -3,8 +3,8 @@
 Each worker runs one call at a time. Workers are spawned, because Arrow and torch start threads, and
 a process that is forked from a process with threads can hang. All workers are killed if a call
 fails, if a worker is killed, or if a signal stops this process. If this process is killed, the
-workers end by themselves. Therefore a call may be interrupted at any point and repeated later. To
-leave no incomplete files, functions must write to temporary files and rename them.
+workers end by themselves. A function may thus be interrupted at any point and called again later.
+So that no incomplete files remain, it must write to temporary files and rename them.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ def run_apart(function: Callable[..., None], *arguments: Any) -> None:
 def _no_stop() -> Iterator[None]:
     """Delays signals until the end of the block.
 
-    A signal mask would not suffice, because it applies only to the main thread, so that another
+    A signal mask would not suffice, because it would apply only to the main thread, and another
     thread would receive the signal.
     """
     came: list[int] = []
@@ -90,7 +90,7 @@ def _no_stop() -> Iterator[None]:
 
 
 class _Worker:
-    """A worker process with the connection through which it receives calls and reports their end.
+    """A worker process, with the connection over which it receives calls and sends their outcomes.
 
     For each call, the worker sends the exception that the function raised, or None.
     """
@@ -164,7 +164,7 @@ def _serve(calls: connection.Connection) -> None:
 
 
 def _outcome(calls: connection.Connection) -> Exception | None:
-    """Runs the next call; returns its exception, which `finish` raises in the parent, or None."""
+    """Runs the next call; returns None, or the exception that `finish` raises in the parent."""
     try:
         function, task = calls.recv()
         function(*task)

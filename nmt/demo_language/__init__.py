@@ -9,7 +9,7 @@ This package imports nothing from the rest of `nmt`. Its modules, from words to 
 - `pick_phrases`, `pick_clauses` and `adverbials` pick the parts of a sentence at random;
 - `statements`, `descriptions`, `relative_clauses`, `subordinate_clauses`, `anaphora`,
   `infinitives` and `questions` contain a function for each kind of sentence, `sentences` contains
-  the functions that they share, and `grammar` defines how often each kind occurs;
+  functions that these modules share, and `grammar` defines how often each kind occurs;
 - `corpus` generates the training, validation and test corpora; `contrasts` generates translations
   with one error; `dictionary` translates word for word, as a baseline; `alignment` computes
   reference word alignments.

@@ -28,8 +28,8 @@ def _of_kind(kind: str) -> tuple[Words, ...]:
 
 COMMENTS = _of_kind("comment")
 PAST_COMMENTS = COMMENTS + _of_kind("narrative")
-FREQUENT = _of_kind("frequency")  # for example, often
-HABITUAL = FREQUENT + _of_kind("habit")  # for example, usually
+FREQUENT = _of_kind("frequency")  # for example, "often"
+HABITUAL = FREQUENT + _of_kind("habit")  # for example, "usually"
 (STILL,) = _of_kind("still")
 PERFECT = _of_kind("perfect")
 HERE = _of_kind("here")
@@ -130,9 +130,9 @@ def direction(phrase: NounPhrase) -> Words:
 
 
 def surface(rng: Random, case: str) -> Words:
-    """Picks a place near furniture or in a container, such as "on the table".
+    """Picks a place on, under or next to furniture, or in a container, such as "on the table".
 
-    `case` is "dat" for the place where a thing is, and "acc" for the place where it is put.
+    `case` is "dat" for the place where a thing is, and "acc" for the place where a thing is put.
     """
     if rng.random() < 0.3:
         return _words(NounPhrase(rng.choice(_INSIDE), "the"), "in", "in", case)

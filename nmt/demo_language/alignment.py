@@ -1,7 +1,7 @@
 """Computes reference word alignments of sentence pairs from the lexicon.
 
 Only nouns, verbs, adjectives, adverbs and numbers are aligned. Articles, pronouns, prepositions,
-auxiliaries and conjunctions are not, because their alignment is often debatable.
+auxiliaries and conjunctions are not aligned, because their alignment is often debatable.
 """
 
 import re
@@ -82,7 +82,7 @@ def aligned(source: str, target: str) -> Alignment:
 
 
 def _as_written(tokens: list[str]) -> list[set[str]]:
-    """Returns the spellings of each word to look up: the first word also without its capital."""
+    """Returns the spellings of each word to look up; the first word also without its capital."""
     return [{token, token[0].lower() + token[1:]} if i == 0 else {token}
             for i, token in enumerate(tokens)]  # fmt: skip
 
@@ -109,7 +109,7 @@ def _linked(
 
 
 def _places(forms: Iterable[_Words], tokens: list[set[str]]) -> list[tuple[int, ...]]:
-    """Returns the word indices of each occurrence of one of the forms."""
+    """Returns the word indices of each occurrence of any of the forms."""
     found = {
         tuple(range(begin, begin + len(form)))
         for form in forms
@@ -120,13 +120,16 @@ def _places(forms: Iterable[_Words], tokens: list[set[str]]) -> list[tuple[int, 
 
 
 def _single(forms: Iterable[_Words], tokens: list[set[str]]) -> tuple[int, ...]:
-    """Returns the word indices of the forms if they occur exactly once, otherwise ()."""
+    """Returns the word indices of the only occurrence of any of the forms.
+
+    Returns () if there is no occurrence or more than one.
+    """
     places = _places(forms, tokens)
     return places[0] if len(places) == 1 else ()
 
 
 def _undisputed(claims: list[set[Link]]) -> set[Link]:
-    """Returns all claimed links, except for words that two claims align differently."""
+    """Returns all claimed links except those of words that two claims align differently."""
 
     def disputes(one: set[Link], other: set[Link]) -> bool:
         share = any({s for s, _ in one} & {s for s, _ in other}) or (

@@ -55,7 +55,8 @@ def combinations(clause: Clause) -> set[tuple[str, str]]:
         if not isinstance(phrase, NounPhrase):
             continue
         pairs |= phrase.lemma_pairs
-        receiver = case == "dat" and clause.accusative is not None  # does not depend on the verb
+        # The choice of a receiver does not depend on the verb.
+        receiver = case == "dat" and clause.accusative is not None
         if not receiver:
             pairs.add((clause.verb.lemma, phrase.noun.english))
     for words in clause.adverbials():

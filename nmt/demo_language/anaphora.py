@@ -1,4 +1,4 @@
-"""Sentences with a pronoun for a thing: er, sie or es, depending on the gender of the noun."""
+"""Generates sentences with a pronoun for a thing, such as "it" (er, sie or es in German)."""
 
 from dataclasses import replace
 from random import Random
@@ -24,7 +24,7 @@ _THINGS = frozenset({"thing", "food", "drink", "document", "vehicle"})  # classe
 
 
 def and_it(rng: Random) -> Draft:
-    """Writes sentences such as "The boy found the key and put it on the table"."""
+    """Writes a sentence such as "The boy found the key and put it on the table"."""
     tense = rng.choice(("past", "past", "past", "present"))
     main, phrase = _handled(rng, tense, 0.25)
     while not (seconds := _seconds(rng, main.verb, phrase.noun)):
@@ -47,7 +47,7 @@ def _seconds(rng: Random, first: Verb, noun: Noun) -> list[Verb]:
 
 
 def because_it(rng: Random) -> Draft:
-    """Writes sentences such as "The man bought the lamp because it was cheap"."""
+    """Writes a sentence such as "The man bought the lamp because it was cheap"."""
     tense = rng.choice(("past", "past", "present"))
     main, phrase = _handled(rng, tense, 0)
     sub = pick_state(rng, pronoun_for(phrase), tense, phrase.noun)

@@ -67,7 +67,7 @@ def contrastive_pairs(pairs: int, seed: int, split: str) -> Iterator[Contrastive
 
 
 def _agreement(rng: Random) -> tuple[Draft, str]:
-    """Exchanges singular and plural of the finite verb, as in "Die Frau lesen das Buch"."""
+    """Exchanges the singular and the plural of the finite verb, as in "Die Frau lesen das Buch"."""
     clause = with_adverbials(rng, pick_any_clause(rng))
     other = replace(clause, subject=HE if clause.subject.plural else THEY)
     forms = (german.verb_group(each, "second")[0] for each in (clause, other))
@@ -76,7 +76,7 @@ def _agreement(rng: Random) -> tuple[Draft, str]:
 
 
 def _case(rng: Random) -> tuple[Draft, str]:
-    """Exchanges accusative and dative of an object, as in "Ich helfe den Mann"."""
+    """Exchanges the accusative and the dative of an object, as in "Ich helfe den Mann"."""
     clause = with_adverbials(rng, pick_any_clause(rng))
     draft = said(clause)
     objects = [(clause.accusative, "acc"), (clause.dative, "dat")]
@@ -103,7 +103,7 @@ def _negation(rng: Random, *, is_deleted: bool) -> tuple[Draft, str]:
 
 
 def _separable_verb(rng: Random) -> tuple[Draft, str]:
-    """Does not separate the prefix from the finite verb, as in "Er anruft die Frau"."""
+    """Leaves the prefix attached to the finite verb, as in "Er anruft die Frau"."""
     verb = rng.choice(_SEPARABLE)
     subject = pick_subject(rng, verb)
     tense = pick_tense(rng, verb, subject, "present past")
@@ -121,7 +121,10 @@ def _separable_verb(rng: Random) -> tuple[Draft, str]:
 
 
 def _exchanged(text: str, words: str, others: str) -> str:
-    """Replaces `words` with `others` if they occur exactly once; otherwise changes nothing."""
+    """Replaces the only occurrence of `words` in a text with `others`.
+
+    Returns the text unchanged if there is no occurrence or more than one.
+    """
     pattern = rf"\b{re.escape(words)}\b"
     return re.sub(pattern, others, text) if len(re.findall(pattern, text)) == 1 else text
 

@@ -3,10 +3,11 @@
 A corpus consists of blocks. The pairs of a block depend only on the seed, the split and the index
 of the block, so that several processes can generate one corpus in parallel.
 
-Every (verb, object) or (adjective, noun) combination of lemmas belongs to one split, which its hash
-determines. Training sentences contain only combinations of the training split. A validation or test
-sentence contains at least one combination of its own split; its other combinations belong to the
-training split. Therefore two splits never share a sentence, even if their seeds differ.
+Every (verb, object) or (adjective, noun) combination of lemmas belongs to one split, as determined
+by the hash of the combination. Training sentences contain only combinations of the training split.
+A validation or test sentence contains at least one combination of its own split; its other
+combinations belong to the training split. Therefore two splits never share a sentence, even if
+their seeds differ.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +38,7 @@ SPLITS = ("train", "validation", "test")
 _VALIDATION_PERCENT = 5
 _TEST_PERCENT = 5
 BLOCK_PAIRS = 100_000  # number of pairs in a block; all of them differ
-PATIENCE = 5_000  # maximum number of consecutive sentences that are not new or not of the split
+PATIENCE = 5_000  # maximum number of consecutive sentences that are repeated or of another split
 
 
 class OutOfSentences(ValueError):

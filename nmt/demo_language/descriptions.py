@@ -1,4 +1,7 @@
-"""Sentences with "there is" or "to be", prices, ages, times and comparisons."""
+"""Generates sentences with "there is" or "to be".
+
+The sentences include statements of prices, ages and times, and comparisons.
+"""
 
 from dataclasses import replace
 from random import Random
@@ -36,7 +39,7 @@ _KINDS = ("person", "animal", "food", "drink", "clothes", "furniture", "document
 
 
 def there_is(rng: Random) -> Draft:
-    """Writes sentences such as "There are three old chairs in the kitchen"."""
+    """Writes a sentence such as "There are three old chairs in the kitchen"."""
     noun = rng.choice(_COUNTED)
     plural = chance(rng, 0.6)
     counts = ("many", "some", "no", "several", *NUMBERS, str(rng.randint(13, 60)))
@@ -121,7 +124,7 @@ def _age_range(noun: Noun) -> tuple[int, int]:
 
 
 def predicate(rng: Random) -> Draft:
-    """Writes sentences such as "The roof is red" and "The key is under the bed"."""
+    """Writes a sentence such as "The roof is red" or "The key is under the bed"."""
     kind = rng.random()
     tense = rng.choice(("present", "present", "past"))
     if kind < 0.25:
@@ -154,7 +157,7 @@ def _part(rng: Random) -> NounPhrase:
 
 
 def _trade(rng: Random, tense: str) -> Draft:
-    """Writes sentences such as "My father is a good baker".
+    """Writes a sentence such as "My father is a good baker".
 
     Without the adjective, the German sentence has no article: "Mein Vater ist Bäcker".
     """
@@ -173,7 +176,7 @@ def _trade(rng: Random, tense: str) -> Draft:
 
 
 def comparison(rng: Random) -> Draft:
-    """Writes sentences such as "The dog is older than the cat"."""
+    """Writes a sentence such as "The dog is older than the cat"."""
     noun, adjective, other = _compared(rng)
     first = replace(pick_phrase(rng, noun, definite=True, subject=True), adjective=None)
     second = replace(pick_phrase(rng, other, definite=True, subject=True), adjective=None)

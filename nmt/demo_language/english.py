@@ -12,7 +12,7 @@ _FULL_VERBS = {
 
 
 def statement(clause: Clause) -> str:
-    """Returns the clause as a statement, without a capital letter and a full stop."""
+    """Returns the clause as a statement, not capitalized and without a full stop."""
     operator, rest = _verb_group(clause, question=False)
     negation = "not" if clause.negated else ""
     if clause.negated and operator == "can":
@@ -71,7 +71,7 @@ def _modal(clause: Clause, question: bool) -> tuple[str, str]:
     if modal == "may" and not question:
         return _be(subject, past=False), f"allowed to {verb}"
     if modal not in _FULL_VERBS:
-        operator, _, rest = modal.partition(" ")  # "would like to", for example
+        operator, _, rest = modal.partition(" ")  # for example, "would like to"
         return operator, f"{rest} {verb}".strip()
     third, other, base = _FULL_VERBS[modal]
     if question or clause.negated:

@@ -33,7 +33,7 @@ _EARLY_ADVERBS = ("oft", "immer", "manchmal", "selten", "meistens", "gerade")
 
 
 def worded(clause: Clause, order: str, question_words: str = "") -> str:
-    """Returns the clause in German, without a capital letter and a full stop.
+    """Returns the clause in German, not capitalized and without a full stop.
 
     `order` is "second", "first" or "final" (see the docstring of the module).
     """
@@ -119,7 +119,7 @@ def _subject_and_middle(clause: Clause) -> list[str]:
 
 
 def _middle(clause: Clause) -> list[str]:
-    """Returns the objects, predicate and adverbials, without the one that opens the clause."""
+    """Returns the objects, predicate and adverbials, without an opening adverbial."""
     objects = _objects(clause)
     pronouns = [text for text, phrase in objects if phrase.is_pronoun]
     known = [text for text, phrase in objects if not (phrase.is_pronoun or phrase.new)]
@@ -127,7 +127,7 @@ def _middle(clause: Clause) -> list[str]:
     nicht = clause.negated and not _negates_with_kein(clause)
     time, frequency = _german(clause.later("time")), _german(clause.later("frequency"))
     words = [*pronouns, *known, time, "nicht"] if nicht else [*pronouns, time, *known]
-    # It is "oft das Buch" and "oft dem Mann", but "das Buch schon".
+    # Examples: "oft das Buch" and "oft dem Mann", but "das Buch schon".
     last = [text for text, phrase in objects if phrase is (clause.accusative or clause.dative)]
     early = frequency in _EARLY_ADVERBS and last and last == known[-1:]
     words.insert(len(words) - 1 if early else len(words), frequency)
@@ -139,7 +139,7 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _objects(clause: Clause) -> list[tuple[str, Phrase]]:
-    """Returns the dative object before the accusative object, unless the latter is a pronoun."""
+    """Returns the objects: dative before accusative, unless the accusative is a pronoun."""
     kein = _negates_with_kein(clause)
     pairs = []
     if clause.dative:

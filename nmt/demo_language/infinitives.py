@@ -1,4 +1,4 @@
-"""Sentences with an infinitive after verbs such as "try", or with an infinitive of purpose."""
+"""Generates sentences with an infinitive, after verbs such as "try" or to state a purpose."""
 
 from dataclasses import replace
 from random import Random
@@ -14,7 +14,7 @@ _INFINITIVE = verbs_of("infinitive")
 
 
 def infinitive(rng: Random) -> Draft:
-    """Writes sentences such as "The boy tries to open the door"."""
+    """Writes a sentence such as "The boy tries to open the door"."""
     verb, subject = rng.choice(_INFINITIVE), pick_certain_subject(rng)
     tenses = "present past" if verb.english == "hope" else "present past past perfect"
     main = Clause(subject, verb, pick_tense(rng, verb, subject, tenses))
@@ -22,7 +22,7 @@ def infinitive(rng: Random) -> Draft:
 
 
 def purpose(rng: Random) -> Draft:
-    """Writes sentences such as "The woman goes to the market to buy bread"."""
+    """Writes a sentence such as "The woman goes to the market to buy bread"."""
     verb, subject = rng.choice(MOTION), pick_certain_subject(rng)
     main = pick_clause(rng, verb, subject, pick_tense(rng, verb, subject))
     return with_infinitive(main, _task(rng, subject), "um ")

@@ -25,14 +25,14 @@ def english_gerund(verb: str) -> str:
 
 
 def english_past(verb: str) -> str:
-    """Returns the past of a regular English verb, such as "danced"; it is also the participle."""
+    """Returns the past tense and past participle of a regular English verb, such as "danced"."""
     if verb.endswith("e"):
         return verb + "d"
     return verb[:-1] + "ied" if re.search(r"[^aeiou]y$", verb) else verb + "ed"
 
 
 def weak_form(noun: str) -> str:
-    """Returns the form of a weak masculine noun in all cases except the nominative: "Jungen"."""
+    """Returns the non-nominative form of a weak masculine noun, such as "Jungen"."""
     return noun + ("n" if re.search(r"(e|er|ar)$", noun) else "en")
 
 
@@ -41,7 +41,7 @@ def german_genitive(noun: str, gender: str, *, weak: bool) -> str:
 
     Args:
         gender: "m", "f" or "n".
-        weak: whether the noun is a weak masculine.
+        weak: whether the noun is a weak masculine noun.
     """
     if gender == "f":
         return noun
@@ -66,7 +66,7 @@ def german_preterite(verb: str) -> str:
 
 
 def german_participle(verb: str) -> str:
-    """Returns the participle of a German verb, such as "gekauft", "bestellt" or "repariert"."""
+    """Returns the past participle of a German verb, such as "gekauft" or "repariert"."""
     without_ge = verb.endswith("ieren") or re.match(r"(be|emp|ent|er|ver|zer)", verb)
     return ("" if without_ge else "ge") + german_third(verb)
 

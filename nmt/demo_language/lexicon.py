@@ -19,24 +19,24 @@ The table of nouns, nouns.tsv, has these columns:
     classes: categories that determine where the noun can occur. Most classes, such as "food", are
         used in the columns `objects` of verbs and `suits` of adjectives. Other classes are:
         own: nouns that can follow "my".
-        animal_place: places where animals are.
+        animal_place: places where animals can be.
         home: places where people live.
         destination: places to which people travel.
         arrival: places at which people arrive.
         trade: occupations.
-        roomy: containers of small things.
+        roomy: containers for small things.
         unit: units of time.
 
 The table of verbs, verbs.tsv, has these columns:
     english, english_third, english_gerund, english_past, english_participle: the infinitive, third
-        person singular, gerund, past and participle in English.
+        person singular, gerund, past tense and past participle in English.
     particle, preposition: English words that belong to the verb, such as "up" in "wake up" and
         "for" in "look for".
     prefix, german: the separable prefix of the German verb and the infinitive without the prefix,
         such as "an" and "rufen".
     german_third, german_preterite: third person singular in the present and the preterite, without
         the prefix.
-    german_participle: German participle with the prefix.
+    german_participle: German past participle with the prefix.
     auxiliary: auxiliary of the German perfect, "haben" or "sein".
     frame: the complements that the verb needs:
         trans: an accusative object.
@@ -51,7 +51,7 @@ The table of verbs, verbs.tsv, has these columns:
         cost: a price.
         put: a thing as the accusative object, and the place where it is put.
         be: a predicate.
-        that, whether, infinitive: a clause of this kind.
+        that, whether, infinitive: a clause with "that" or "whether", or an infinitive.
     german_preposition, case: German preposition and case (acc or dat) of the object; if the verb
         has two objects, of the last object.
     objects: English nouns and classes of nouns that can be the object.

@@ -18,7 +18,7 @@ _Table = dict[str, dict[str, str]]
 
 
 def _table(m: str, f: str, n: str, pl: str) -> _Table:
-    """Returns forms by gender (or "pl") and case; each argument lists the forms of all cases."""
+    """Returns forms by gender (or "pl") and case; each argument contains the forms of all cases."""
     rows = {"m": m, "f": f, "n": n, "pl": pl}
     return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
 
@@ -62,12 +62,13 @@ def _indefinite_article(following: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase:
-    """A noun with its determiner ("" for none), adjective, and a genitive or relative clause.
+    """A noun with an optional determiner, adjective, genitive and relative clause.
 
-    `attribute` is a genitive, and `relative` is a relative clause; both are texts in English and
-    German, and the German relative clause includes its commas. `phenomena` and `combinations` are
-    those of the relative clause. If the determiner is "whose", `owner` is the row (see `row`) of
-    the noun that "whose" refers to.
+    `determiner` is "" if there is none. `attribute` is a genitive, and `relative` is a relative
+    clause; both are texts in English and German, and the German relative clause includes its
+    commas. `phenomena` and `combinations` are those of the relative clause. If the determiner is
+    "whose", `owner` is the gender of the antecedent of "whose", or "pl" if the antecedent is plural
+    (see `row`).
     """
 
     noun: Noun
@@ -85,7 +86,7 @@ class NounPhrase:
 
     @property
     def row(self) -> str:
-        """The row of the noun in the tables of endings: "pl", or the gender if it is singular."""
+        """The row of the noun in the tables of endings: "pl" for a plural, otherwise the gender."""
         return "pl" if self.plural else self.noun.gender
 
     @property
@@ -100,7 +101,7 @@ class NounPhrase:
 
     @property
     def new(self) -> bool:
-        """Whether the phrase introduces something new; it then comes late in a German clause."""
+        """Whether the phrase introduces something new; such phrases are late in German."""
         return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
 
     @property

@@ -52,7 +52,7 @@ def pick_any_clause(rng: Random, tenses: str = "") -> Clause:
 def pick_clause(
     rng: Random, verb: Verb, subject: Phrase, tense: str, avoided: Noun | None = None
 ) -> Clause:
-    """Picks a clause with the objects that the verb needs; its only adverbial may be a place."""
+    """Picks a clause with the objects that the verb needs, and at most a place as an adverbial."""
     clause = Clause(subject, verb, tense)
     if verb.frame in ("trans", "give"):
         clause = replace(clause, accusative=pick_object(rng, verb, subject, avoided))
@@ -202,7 +202,7 @@ def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = Non
     if isinstance(subject, NounPhrase):
         noun = subject.noun
     fitting = FITTING[noun or PEOPLE[0]]
-    reason = not isinstance(subject, NounPhrase)  # no color, no degree such as "too"
+    reason = not isinstance(subject, NounPhrase)  # a reason has no color or degree such as "too"
     if reason:
         fitting = tuple(word for word in fitting if word.kind != "colour")
     human = noun is None or "person" in noun.classes

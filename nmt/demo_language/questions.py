@@ -1,4 +1,4 @@
-"""Questions, with "do" or inversion in English and with the verb before the subject in German."""
+"""Generates yes-no questions and questions with words such as "who", "when" and "which"."""
 
 from dataclasses import replace
 from random import Random
@@ -24,7 +24,7 @@ _WITH_THINGS = tuple(
 
 
 def yes_no_question(rng: Random) -> Draft:
-    """Writes questions such as "Did the boy call the doctor yesterday?"."""
+    """Writes a question such as "Did the boy call the doctor yesterday?"."""
     clause = _question_clause(rng, "present past past perfect future can should must may")
     timely = "state" not in clause.verb.flags and clause.tense in ("present", "past", "future")
     if timely and chance(rng, 0.4):
@@ -48,7 +48,7 @@ def _has_some(phrase: Phrase) -> bool:
 
 
 def wh_question(rng: Random) -> Draft:
-    """Writes questions with "who", "what", "when", "where", "why" or "how often"."""
+    """Writes a question with "who", "what", "when", "where", "why" or "how often"."""
     if chance(rng, 0.35):
         return _who(rng)
     if chance(rng, 0.15):
@@ -85,7 +85,7 @@ def _what(rng: Random) -> Draft:
 
 
 def which_question(rng: Random) -> Draft:
-    """Writes questions with "which" or "how many", such as "Which book does the man buy?"."""
+    """Writes a question with "which" or "how many", such as "Which book does the man buy?"."""
     verb, subject = rng.choice(SINGULAR_OBJECT), pick_certain_subject(rng)
     noun = pick_object_noun(rng, verb, head(subject))
     plural = pick_plural(rng, noun, 0.3)

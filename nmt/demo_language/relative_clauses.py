@@ -1,4 +1,4 @@
-"""Sentences with a relative clause. In German, the verb is at the end of the relative clause."""
+"""Generates sentences with a relative clause, which ends with its verb in German."""
 
 from random import Random
 
@@ -28,7 +28,7 @@ _UNDIVIDED = tuple(verb for verb in SINGULAR_OBJECT if not verb.prefix and not v
 
 
 def relative(rng: Random) -> Draft:
-    """Writes sentences with a relative clause after the subject, or after an object at the end."""
+    """Writes a sentence with a relative clause after the subject, or after an object at the end."""
     verb = pick_verb(rng)
     if chance(rng, 0.6):
         antecedent = _antecedent(rng, rng.choice(PEOPLE))

@@ -1,4 +1,4 @@
-"""Sentences with a single clause: statements and requests."""
+"""Generates sentences with a single clause: statements and requests."""
 
 from dataclasses import replace
 from random import Random
@@ -24,7 +24,7 @@ _RIDE = verbs_of("ride")
 
 
 def statement(rng: Random) -> Draft:
-    """Writes statements such as "Yesterday the baker did not read the letter"."""
+    """Writes a statement such as "Yesterday the baker did not read the letter"."""
     if chance(rng, 0.06):
         verb = rng.choice(_RIDE)
         tenses = "present progressive past past perfect future must"
@@ -36,7 +36,7 @@ def statement(rng: Random) -> Draft:
 
 
 def request(rng: Random) -> Draft:
-    """Writes requests such as "Please close the door"."""
+    """Writes a request such as "Please close the door"."""
     verb = rng.choice(TRANS)
     while "unasked" in verb.flags:
         verb = rng.choice(TRANS)
@@ -52,7 +52,7 @@ def request(rng: Random) -> Draft:
 
 
 def belonging(rng: Random) -> Draft:
-    """Writes sentences such as "This key belongs to my aunt"."""
+    """Writes a sentence such as "This key belongs to my aunt"."""
     subject = pick_phrase(rng, rng.choice(_GOODS), definite=True, subject=True)
     near = chance(rng, 0.3)
     determiner = ("these" if subject.plural else "this") if near else "the"

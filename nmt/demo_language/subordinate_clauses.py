@@ -1,4 +1,4 @@
-"""Sentences with a subordinate clause, whose verb is last in German."""
+"""Generates sentences with a subordinate clause, whose verb is last in German."""
 
 from dataclasses import replace
 from random import Random
@@ -40,7 +40,7 @@ _CONJUNCTIONS = {
 
 
 def subordinate(rng: Random) -> Draft:
-    """Writes sentences with "because", "although", "when" or another such conjunction."""
+    """Writes a sentence with "because", "although", "when" or another such conjunction."""
     tense = rng.choice(("past", "past", "present"))
     main, sub = _two_clauses(rng, tense)
     lasting = "state" in main.verb.flags | sub.verb.flags
@@ -108,7 +108,7 @@ def _two_clauses(rng: Random, tense: str) -> tuple[Clause, Clause]:
 
 
 def that_clause(rng: Random) -> Draft:
-    """Writes sentences such as "The girl knows that her uncle will arrive"."""
+    """Writes a sentence such as "The girl knows that her uncle will arrive"."""
     return joined(*that_clauses(rng), ("that", ", dass"))
 
 
@@ -122,7 +122,7 @@ def that_clauses(rng: Random) -> tuple[Clause, Clause]:
 
 
 def whether_clause(rng: Random) -> Draft:
-    """Writes sentences such as "The girl asked whether her uncle had to work"."""
+    """Writes a sentence such as "The girl asked whether her uncle had to work"."""
     return joined(*whether_clauses(rng), ("whether", ", ob"))
 
 

@@ -1,1 +1,1 @@
-"""Test sets, metrics (BLEU, chrF, TER, COMET) and attention maps."""
+"""Provides test sets, metrics (BLEU, chrF, TER, COMET) and attention maps."""

@@ -33,13 +33,13 @@ class LengthBucket:
     words: str  # such as "10-19"
     sentences: int
     bleu: float | None  # None if there are no sentences
-    bleu_interval: tuple[float, float] | None  # 95%
+    bleu_interval: tuple[float, float] | None  # 95% confidence interval
     chrf: float | None
 
 
 @dataclass(frozen=True)
 class FrequencyBucket:
-    """The accuracy of the words in a range of frequencies in the training targets."""
+    """The accuracy for the words whose frequency in the training targets is in a range."""
 
     occurrences: str  # such as "5-9"
     reference_words: int
@@ -70,7 +70,7 @@ class Analysis:
     by_source_length: list[LengthBucket]
     by_word_frequency: list[FrequencyBucket] | None
     calibration: Calibration | None
-    missing: list[str]  # the reason for each part that is None
+    missing: list[str]  # for each part that is None, the reason
 
 
 def analyze(
@@ -187,7 +187,7 @@ def training_data(model: FoundModel) -> PreparedData:
         InputError: `data.directory` does not contain the data that the model was trained on.
     """
     directory = Path(model.config.data.directory)
-    data = PreparedData.open(directory, "It is needed to count the words of the training targets.")
+    data = PreparedData.open(directory, "To count word frequencies, restore the training data.")
     if data.manifest["data_sha256"] != model.manifest.get("data_sha256"):
         raise InputError(f"The data in {directory} is not the data that the model was trained on.")
     return data

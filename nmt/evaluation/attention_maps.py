@@ -1,6 +1,7 @@
 """Computes the attention weights for a sentence pair and writes them to PNG or HTML files.
 
-The pictures correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show the decoder.
+The pictures correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show the attention of
+the decoder.
 """
 
 import base64
@@ -27,7 +28,8 @@ from nmt.model.special_ids import BOS_ID
 from nmt.runs.model_directory import refuse_exported
 from nmt.translator import Translator
 
-# 400 MB in memory, or an HTML page of 130 MB; 830 tokens per side with the base model
+# This limit is reached with 830 tokens per side and the base model. The weights then take 400 MB of
+# memory, or 130 MB in an HTML page.
 _MAX_WEIGHTS = 100_000_000
 
 
@@ -145,7 +147,7 @@ def html_fragment(maps: AttentionMaps) -> str:
 
     The fragment has its own style and script, takes its colors from the page (see
     `view/attention.css`) and loads no other files. A page may contain several fragments. Weights
-    are rounded to 1/255.
+    are rounded to multiples of 1/255.
     """
     arrays = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
     weights = {

@@ -17,7 +17,7 @@ from nmt.errors import ArgumentError, InputError, StorageError, count
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
 
-RESAMPLES = 1000  # sacreBLEU's own default
+RESAMPLES = 1000  # sacreBLEU's default
 
 _MOST_WORDS = 5000  # maximum words per line; TER's time and memory grow quadratically
 
@@ -35,9 +35,9 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of a baseline, and the differences between the translations and the baseline."""
+    """The scores of a baseline, and the translations' scores minus the baseline's scores."""
 
-    bleu: float  # baseline, 0 to 100
+    bleu: float  # of the baseline, 0 to 100
     bleu_difference: float  # translations minus baseline
     bleu_p_value: float  # 0 to 1
     chrf: float
@@ -98,9 +98,9 @@ def bleu_interval(
 def interval(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[float, float]:
-    """Computes the 95% interval of any sacreBLEU metric as `bleu_interval` does."""
+    """Computes the 95% confidence interval of any sacreBLEU metric as `bleu_interval` does."""
     scores = sorted(resampled_scores(metric, hypotheses, references))
-    outside = len(scores) // 40  # 2.5% on each side
+    outside = len(scores) // 40  # 2.5% at each end
     return scores[outside], scores[-1 - outside]
 
 
@@ -188,8 +188,8 @@ def bleu_metric(
         ) from None
     except (OSError, SystemExit) as error:
         raise StorageError(
-            f"sacreBLEU's tokenizer {tokenize} cannot be downloaded ({error}). Check the network, "
-            "or choose another tokenizer."
+            f"sacreBLEU's tokenizer {tokenize} cannot be downloaded ({error}). Check the "
+            "network connection, or choose another tokenizer."
         ) from None
 
 

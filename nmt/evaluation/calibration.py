@@ -23,7 +23,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Bin:
-    """A bin of tokens, whose confidence is above `low` and at most `high`."""
+    """The tokens whose confidence is above `low` and at most `high`."""
 
     low: float
     high: float
@@ -45,8 +45,8 @@ class Calibration:
     accuracy: Share
     tokens: int
     sentences: int
-    too_long: int  # sentences left out because they are too long for the model
-    label_smoothing: float  # setting in the model's training
+    too_long: int  # number of sentences that are too long for the model and were skipped
+    label_smoothing: float  # with which the model was trained
     bins: list[Bin]  # of equal width
 
 

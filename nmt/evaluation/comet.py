@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from nmt.errors import ArgumentError, StorageError
 
-_BATCH = 16  # sentences
+_BATCH = 16  # number of sentences
 
 
 class Comet:

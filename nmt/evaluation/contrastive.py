@@ -1,7 +1,7 @@
-"""Measures how often a model prefers a right translation to a wrong one.
+"""Measures how often a model prefers a right translation to a wrong translation.
 
-Collections of contrastive pairs are, for example, LingEval97 (Sennrich, 2017) and ContraPro (Müller
-et al., 2018).
+Examples of test sets of contrastive pairs are LingEval97 (Sennrich, 2017) and ContraPro (Müller et
+al., 2018).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,11 @@ from nmt.storage.opening import read_lines
 from nmt.translator import Translator
 
 _COLUMNS = ("source", "right translation", "wrong translation", "category")
-_REMEDY = "Write source, right translation, wrong translation and category, separated by tabs."
-_Z = 1.96  # quantile of the normal distribution for a 95% interval
+_REMEDY = (
+    "Each line must contain a source sentence, a right translation, a wrong translation and a "
+    "category, separated by tabs."
+)
+_Z = 1.96  # quantile of the normal distribution for a 95% confidence interval
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Accuracy:
     pairs: int
     right: int
     accuracy: float  # 0 to 1
-    interval: tuple[float, float]  # 95%, Wilson (1927)
+    interval: tuple[float, float]  # 95% confidence interval, Wilson (1927)
 
     @classmethod
     def of(cls, results: Sequence[bool]) -> Self:
@@ -98,10 +101,10 @@ def contrastive_accuracy(
     log-probability of the wrong translation. Log-probabilities are not normalized by length.
 
     Args:
-        path: the file of the pairs, for messages.
+        path: path of the file of contrastive pairs, for messages.
 
     Raises:
-        InputError: a text is too long for the model.
+        InputError: a source or a translation is too long for the model.
         NoModelError: the model is an exported model, or its scores are NaN.
     """
     from nmt.decoding.score import max_tokens, score_translations  # imports torch
@@ -111,7 +114,8 @@ def contrastive_accuracy(
         texts = [pair.source, pair.right, pair.wrong]
         if max(map(len, translator.tokenizer.encode_batch(texts))) >= limit:
             raise InputError(
-                f"{path}:{number}: A text in the line has more than {limit:,} tokens. Shorten it."
+                f"{path}:{number}: The source or a translation has more than {limit:,} tokens. "
+                "Shorten it."
             )
     targets = [*(pair.right for pair in pairs), *(pair.wrong for pair in pairs)]
     sources = [pair.source for pair in pairs] * 2

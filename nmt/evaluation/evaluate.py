@@ -1,4 +1,4 @@
-"""`nmt evaluate`: scores translations of a test set by a model or from a file.
+"""`nmt evaluate`: scores a model's translations of a test set, or translations in a file.
 
 Like `nmt.translator`, this module imports torch only for PyTorch models.
 """
@@ -208,7 +208,7 @@ def _loaded(
     is_scoring: bool,
     note: Note,
 ) -> Translator:
-    """Loads a model; raises NoModelError if an exported model has to score translations."""
+    """Loads a model; raises NoModelError if an exported model would have to score translations."""
     if is_exported(found.directory):
         if is_scoring:
             from nmt.runs.model_directory import refuse_exported  # imports torch
@@ -225,7 +225,7 @@ def _write(translations: Sequence[str], output: str | Path) -> None:
 
 
 def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
-    """Returns the given target language, or the model's if none was given.
+    """Returns the given target language, or the model's target language if none is given.
 
     Raises ArgumentError if the given language is not valid. If the model's language is not valid,
     calls `note` with a warning.

@@ -6,14 +6,14 @@ translations as replace-unicode-punctuation.perl does (“ ” ’ become straig
 stay), tokenizes with Moses, writes `rich-text` as `rich ##AT##-##AT## text`, and calls
 multi-bleu.perl. The authors' reference was already tokenized and had straight quotation marks
 (tensor2tensor, issue 317). This module therefore straightens the quotation marks of the reference,
-so a „ in a translation never matches, as in the authors' evaluation. No script was published for
-French, for which this module applies the same steps, with Moses' French rules, to the translations
-and to the references.
+so a „ in a translation never matches, as in the authors' evaluation. For French, no
+script was published. This module applies the same steps, with Moses' French rules, to the French
+translations and references.
 
-The difference from sacreBLEU depends on the text (see docs/paper.md). The score is comparable only
-with the paper's scores and with scores computed in the same way.
+The difference from sacreBLEU's score depends on the text (see docs/paper.md). The score is
+comparable only with the paper's scores and with scores computed in the same way.
 
-For 269,089 German sentences (news, captions, web, parliament), this module and the Perl scripts
+For 269,089 German sentences (news, captions, web pages, debates), this module and the Perl scripts
 give the same tokens. In other text, the tokens can differ, for example if a full stop follows a
 Chinese character within a sentence.
 """
@@ -44,7 +44,8 @@ _PUNCTUATION = dict(
 _QUOTES = dict.fromkeys("„‟«»", '"') | dict.fromkeys("‚‘‛‹›", "'")
 _OF_THE_SCRIPT = str.maketrans(_PUNCTUATION)
 _OF_THE_GERMAN_REFERENCE = str.maketrans(_PUNCTUATION | _QUOTES)
-# Matches bytes, as the authors' perl -ple does: both hyphens of "vis-à-vis" and one of "a-b-c"
+# Matches bytes, as the authors' perl -ple does, and thus both hyphens in "vis-à-vis" but only one
+# in "a-b-c"
 _COMPOUND = re.compile(rb"(\S)-(\S)")
 
 

@@ -14,15 +14,15 @@ _PIECE = re.compile(r"(?:^|\s)▁(?![▁-█])|\S+@@(?:\s|$)")
 # A space before a full stop or comma, an entity written by Moses, or a split hyphen
 _TOKENIZED = re.compile(r"\S [.,](?:\s|$)|&(?:apos|quot|amp|lt|gt|#91|#93|#124);|@-@|##AT##")
 # Maximum share of lines with marks of tokenization among the non-blank lines. The share is at most
-# 0.5% in German and English newstests, captions, parliament and Tatoeba, and at least 95% in
-# tokenized TED talks and parliament.
+# 0.5% in German and English newstests, captions, debates and Tatoeba, and at least 95% in
+# tokenized TED talks and debates.
 _TOKENIZED_SHARE = 0.1
 
 
 def check_plain_text(
     lines: Sequence[str], name: str, note: Note, *, may_be_tokenized: bool = False
 ) -> None:
-    """Raises InputError for text in subword pieces, and warns if the text looks tokenized.
+    """Raises InputError for text split into subwords, and warns if the text looks tokenized.
 
     Args:
         name: name of the text in messages.

@@ -1,4 +1,4 @@
-"""The result of an evaluation, as JSON or as text."""
+"""Holds the result of an evaluation, and formats it as JSON or as text."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -16,11 +16,11 @@ class Evaluation:
     """The translations of a test set and their scores."""
 
     scores: Scores
-    bleu_interval: tuple[float, float]  # 95%
+    bleu_interval: tuple[float, float]  # 95% confidence interval
     ter: float  # edits per 100 reference words
     ter_signature: str
-    paper_bleu: float | None  # 0 to 100; None if the target is neither German nor French
-    paper_bleu_interval: tuple[float, float] | None  # 95%
+    paper_bleu: float | None  # 0 to 100; None unless the target language is de or fr
+    paper_bleu_interval: tuple[float, float] | None  # 95% confidence interval
     comparison: Comparison | None  # None without a baseline
     test_set: TestSet
     translations: list[str]

@@ -8,9 +8,9 @@ two independent questions:
 * Over sentences: would the difference between these models remain on other sentences? Paired
   bootstrap resampling (Koehn, 2004) compares the models on resampled test sets.
 
-Two systems can differ even if their 95% intervals overlap, so neither question can be answered by
-comparing intervals. If several systems are compared with the same baseline, `holm` corrects the
-p-values of each question (Holm, 1979).
+Two systems can differ even if their 95% confidence intervals overlap, so neither question can
+be answered by comparing intervals. If several systems are compared with the same baseline,
+`holm` corrects the p-values of each question (Holm, 1979).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Difference:
     """The mean score of a system minus the mean score of the baseline."""
 
     value: float
-    interval: tuple[float, float]  # 95%
+    interval: tuple[float, float]  # 95% confidence interval
     p_value: float  # two-sided
 
 
@@ -60,7 +60,7 @@ def over_sentences(
     baseline: Sequence[float],
     baseline_resampled: Sequence[Sequence[float]],
 ) -> Difference:
-    """Compares the mean scores of these runs by paired bootstrap resampling.
+    """Compares the mean scores of two systems' runs by paired bootstrap resampling.
 
     If each system has one run, the p-value is that of `sacrebleu --paired-bs`.
 
@@ -73,7 +73,7 @@ def over_sentences(
     found = np.mean(resampled, axis=0) - np.mean(baseline_resampled, axis=0)
     sizes = np.abs(found)
     more = int((sizes - sizes.mean() > abs(value)).sum())
-    outside = len(found) // 40  # 2.5% on each side
+    outside = len(found) // 40  # 2.5% at each end
     low, high = np.sort(found)[[outside, -1 - outside]].tolist()
     return Difference(value, (low, high), (more + 1) / (len(found) + 1) if value else 1.0)
 
@@ -93,7 +93,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def mean_interval(scores: Sequence[float]) -> tuple[float, float] | None:
-    """Returns the 95% interval of the mean over seeds (Student's t), or None for a single run."""
+    """Returns the 95% confidence interval of the mean over seeds (Student's t).
+
+    Returns None for a single run.
+    """
     if len(scores) < 2:
         return None
     half = students_quantile(len(scores) - 1) * math.sqrt(variance(scores) / len(scores))

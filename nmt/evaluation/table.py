@@ -1,4 +1,4 @@
-"""Tables of results for the terminal, documents and the report."""
+"""Represents tables of results, and formats them as text and Markdown."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def as_text(self) -> str:
-        """Returns the table with aligned columns."""
+        """Returns the table as text with aligned columns."""
         lines = [self.columns, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = [

@@ -1,4 +1,4 @@
-"""Test sets from files, from a model's run, or from sacreBLEU."""
+"""Loads test sets from files, from a model's run, or from sacreBLEU."""
 
 import contextlib
 import http.client

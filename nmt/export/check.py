@@ -29,7 +29,7 @@ class Sample:
     source: list[int]  # without EOS
     tokens: list[int]  # the translation, with EOS unless it was truncated
     log_probabilities: list[float]  # natural logarithm, one per token of `tokens`
-    limit: int  # maximum number of tokens in a translation, with EOS
+    limit: int  # maximum number of tokens in a translation, including EOS
 
     @property
     def content(self) -> list[int]:

@@ -1,8 +1,8 @@
-"""Exports a model to CTranslate2 with CTranslate2's specification of a Transformer.
+"""Exports a model to CTranslate2 with its `TransformerSpec`.
 
 CTranslate2 requires d_k = d_v. If they differ, heads are padded with zeros to the larger size, and
-queries are scaled, because CTranslate2 divides scores by the square root of the padded size instead
-of sqrt(d_k).
+queries are scaled, because CTranslate2 divides attention scores by the square root of the padded
+size instead of sqrt(d_k).
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def export_ctranslate2(
     """Writes a CTranslate2 model, its tokenizer and a script that translates without nmt.
 
     Also writes the configuration and a manifest, which `Translator.load` reads; the manifest
-    contains facts about the original model, which `nmt serve` shows. A float32 export is
-    compared with the original. The differences of a quantized export are only reported.
+    contains facts about the original model, which `nmt serve` shows. The export is compared
+    with the original. Differences of a float32 export raise an error, whereas differences of a
+    quantized export are only reported.
 
     Args:
         translator: the original in fp32 on a CPU, with weights that are not prepacked.

@@ -32,7 +32,7 @@ def export(
         InputError: the format does not support a setting or the tokenizer of the model.
         ExportError: the exported model's translations differ from the original's.
         ArgumentError: the format's package is not installed, the format does not support
-            `quantization`, or `output` is among a run's own files.
+            `quantization`, or `output` is a path that belongs to a run.
         NoModelError: there is no usable model.
     """
     refuse_output(output)

@@ -123,7 +123,7 @@ def weights_of(transformer: Transformer) -> _Weights:
 
 
 def _permuted(transformer: Transformer) -> Transformer:
-    """Returns a copy in which the even channels of the residual stream precede the odd ones."""
+    """Returns a copy in which the even channels of the residual stream precede the odd channels."""
     model, channels = copy.deepcopy(transformer), _channels(transformer.d_model)
     for name, parameter in model.named_parameters():
         *_, module, kind = f".{name}".split(".")
@@ -178,7 +178,7 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     Args:
         translator: the original in fp32 on a CPU, with weights that are not prepacked.
         folder: an existing, empty directory.
-        model: the model of `translator`.
+        model: the model that `translator` uses, for the model card.
 
     Returns:
         The result of the comparison with the original as a message.

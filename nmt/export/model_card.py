@@ -1,4 +1,4 @@
-"""Creates the README.md of an exported model: usage, training and scores."""
+"""Creates the README.md of an exported model, with its usage, training and scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts a tokenizer to the `tokenizers` library; both produce the same ids for any text."""
+"""Converts a tokenizer to the format of the `tokenizers` library; token ids do not change."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _INVISIBLE = r"\x{ad}\x{200b}\x{2060}"
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    """Returns a tokenizer that also normalizes each text and appends EOS.
+    """Returns a tokenizer of the `tokenizers` library, which also normalizes text and appends EOS.
 
     Raises:
-        InputError: the tokenizer has symbols; the library splits text around symbols differently.
+        InputError: the tokenizer has symbols, around which the library splits text differently.
     """
     from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Theirs

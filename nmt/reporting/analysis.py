@@ -14,7 +14,7 @@ _SHARES = Axis(0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram: accuracy by confidence, with a faint diagonal line."""
+    """A reliability diagram, which plots accuracy by confidence, with a faint diagonal line."""
 
     lines: list[tuple[Line, str]]  # one per run, with its expected calibration error
     values: Axis

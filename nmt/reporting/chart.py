@@ -68,12 +68,12 @@ class Axis:
 
 
 def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axis:
-    """Returns an axis that contains all of the finite values and starts and ends at a tick.
+    """Returns an axis that contains all finite values, and that starts and ends at a tick.
 
     Args:
         from_zero: whether a linear axis must contain 0.
-        is_log: whether to use a logarithmic axis if the largest of the values, which must be
-            positive, is at least 5 times the smallest.
+        is_log: whether to use a logarithmic axis if the largest value is at least 5 times the
+            smallest value. All values must then be positive.
     """
     low, high = min(values), max(values)
     if is_log and high >= 5 * low:
@@ -96,7 +96,7 @@ def progress_axis(end: float) -> Axis:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """Returns at most `_AT_MOST` points: both ends, and each interval's lowest and highest."""
+    """Returns at most `_AT_MOST` points: first, last, and lowest and highest of each interval."""
     if len(points) <= _AT_MOST:
         return list(points)
     inner, stretches = points[1:-1], _AT_MOST // 2 - 1

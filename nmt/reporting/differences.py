@@ -28,7 +28,7 @@ HOLM_NOTE = "Holm: the p-value, corrected for the number of comparisons in the c
 
 @dataclass(frozen=True)
 class System:
-    """The scores of one configuration's runs, which differ only in the seed, on one test set."""
+    """The test scores of one configuration's runs, which differ only in the seed."""
 
     name: str
     scores: list[float]  # BLEU of each run

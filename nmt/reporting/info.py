@@ -15,7 +15,7 @@ from nmt.training.health import rate_warnings
 from nmt.training.optimizers import optimizer_flops
 from nmt.training.schedule import learning_rate, peak_step
 
-LENGTH = 27  # mean tokens per WMT14 sentence, for the FLOPs of attention
+LENGTH = 27  # mean number of tokens per WMT14 sentence, for the FLOPs of attention
 
 
 def info(config: Config) -> dict[str, Any]:

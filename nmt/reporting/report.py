@@ -1,4 +1,4 @@
-"""`nmt report`: writes a self-contained HTML page that describes a run or compares several.
+"""`nmt report`: writes a self-contained HTML page that describes a run or compares several runs.
 
 The page loads no other files. The SVG charts are visible without JavaScript; a script adds
 smoothing, zooming and the values at the pointer.

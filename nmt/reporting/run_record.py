@@ -188,7 +188,7 @@ def _check(directory: Path) -> None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Returns a unique name for each path: its last components, as few as necessary."""
+    """Returns a unique name for each path, from as few of its last components as possible."""
     for count in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-count:])) for path in paths]
         if len(set(names)) == len(names):
@@ -236,7 +236,7 @@ def _judge(file: Path, note: Note) -> Judge:
 
 
 def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
-    """Returns the scores in the run if they are those of the model; otherwise computes scores.
+    """Returns the scores saved in the run if they belong to the model, otherwise computes them.
 
     New scores are saved if the run is writable.
 

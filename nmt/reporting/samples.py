@@ -78,7 +78,7 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
 
 def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
-    """Returns the sentence in the middle of `order` and the nearest ones with other scores."""
+    """Returns the sentence in the middle of `order`, and the nearest ones with other scores."""
     middle = len(order) // 2
     nearest = sorted(range(len(order)), key=lambda place: (abs(place - middle), -place))
     by_score: dict[float, int] = {}

@@ -141,7 +141,7 @@ def finished(run: RunRecord) -> str:
 
 
 def _paper_table(run: RunRecord) -> Table:
-    """Compares the run's scores with the paper's; empty if the run uses other data."""
+    """Returns a table of the run's scores and the paper's; empty if the run uses other data."""
     language, nearest = run.config.data.target_language, run.info["paper"]["nearest"]
     tested = newstest(run.config.data, run.config.data.test) if run.test else None
     rows, notes = [], []
@@ -185,7 +185,7 @@ def _paper_table(run: RunRecord) -> Table:
 
 
 def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
-    """Compares paper BLEU on the test set, or else sacreBLEU, with a score in the paper."""
+    """Compares paper BLEU (or sacreBLEU, if there is none) with a test score in the paper."""
     assert run.test
     scores = run.test.scores
     key = "paper_bleu" if "paper_bleu" in scores else "bleu"
@@ -203,7 +203,7 @@ def _beside(
 
 
 def interval_text(scores: dict[str, Any], key: str, digits: int = 2) -> str:
-    """Returns the 95% interval of a score as text, or "" if no interval is known."""
+    """Returns the 95% confidence interval of a score as text, or "" if no interval is known."""
     bounds = _bounds(scores, key)
     return f"95%: {bounds[0]:.{digits}f} to {bounds[1]:.{digits}f}" if bounds else ""
 

@@ -1,8 +1,9 @@
-"""Writes files and directories atomically: they get their final names only when complete.
+"""Writes files and directories atomically.
 
-After a power failure or `kill -9`, a path has either its old or its new content. A temporary file
-or directory, whose name begins with `PREFIX`, may be left behind. The next process that writes to
-the same directory removes it. Temporary files of running processes are locked and not removed.
+A file or directory gets its final name only when it is complete. After a power failure or
+`kill -9`, a path therefore has either its old or its new content, but a temporary file or
+directory, whose name begins with `PREFIX`, may be left behind. The next process that writes to the
+same directory removes it. Temporary files of running processes are locked and are not removed.
 """
 
 import itertools
@@ -51,9 +52,9 @@ def write_if_changed(path: Path, data: bytes) -> None:
 def new_file(path: Path) -> Iterator[Path]:
     """Yields a temporary path; when the block ends, the file is synced and renamed to `path`.
 
-    Also removes temporary files that killed writers left beside `path`. After an exception, `path`
-    is unchanged and the temporary file is removed. If an OSError does not name a file, for example
-    because the disk is full, `path` is added to the error.
+    Also removes temporary files that killed processes left beside `path`. After an exception,
+    `path` is unchanged and the temporary file is removed. If an OSError does not name
+    a file, for example because the disk is full, `path` is added to the error.
     """
     with _locked_aside(path, Path.touch) as aside:
         mode = _mode_of_files(aside)
@@ -71,7 +72,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
     Every file in the directory is synced before the directory is renamed. `path` must be missing or
     an empty directory. After an exception, the temporary directory is removed. Temporary
-    directories that killed writers left beside `path` are always removed.
+    directories that killed processes left beside `path` are always removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked_aside(path, Path.mkdir) as aside:
@@ -96,21 +97,21 @@ def _mode_of_files(aside: Path) -> int:
 
 
 def _give_mode(path: Path, mode: int) -> None:
-    if stat.S_IMODE(path.stat().st_mode) != mode:  # no needless chmod: some file systems refuse it
+    if stat.S_IMODE(path.stat().st_mode) != mode:  # some file systems refuse any chmod
         path.chmod(mode)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes temporary files in `folder` whose writers have ended."""
+    """Removes the temporary files in `folder` whose writers have exited."""
     _remove_unlocked(folder.glob(f"{PREFIX}*"))
 
 
 def aside(path: Path, word: str) -> Path:
-    """Returns a temporary path beside `path`; `remove_leftovers` removes a file that is left there.
+    """Returns a temporary path beside `path`; files left there are removed by `remove_leftovers`.
 
     Args:
-        word: part of the name: "new" for the content that replaces `path`, "former" for the content
-            that is replaced.
+        word: part of the temporary name. Use "new" for the content that will replace `path`, and
+            "former" for the content that is replaced.
     """
     return path.with_name(f"{PREFIX}{word}-{path.name}")
 
@@ -137,7 +138,7 @@ def remove(path: Path) -> None:
 
 
 def link(path: Path, name: Path) -> None:
-    """Creates a hard link `name` to a file, or a copy if the file system has no hard links."""
+    """Creates a hard link `name` to a file, or a copy if hard links are not supported."""
     try:
         os.link(path, name)
     except OSError:
@@ -155,23 +156,24 @@ def free_name(path: Path, reason: str) -> Path:
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Yields a new locked file or directory beside `path`; removes it unless it was renamed.
 
-    On a file system without locks, the file is not locked, and other writers never remove it.
+    On a file system without file locking, the file is not locked, and other processes never remove
+    it.
     """
     _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
     while True:
-        # with part of the name, so that people recognize it; the whole name might be too long
+        # contains part of the name, to be recognizable; the whole name might be too long
         aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
         with ExitStack() as stack:
-            stack.callback(_discard, aside)  # before `make`: a signal may come at any moment
+            stack.callback(_discard, aside)  # before `make`, as a signal may arrive any time
             make(aside)
             try:
                 descriptor = _open(aside)
-            except FileNotFoundError:  # another writer removed it before it was locked
+            except FileNotFoundError:  # another process removed it before it was locked
                 continue
             stack.callback(os.close, descriptor)
             with suppress(OSError):
                 lock_file(descriptor, wait=True)
-            if aside.exists():  # otherwise another writer removed it
+            if aside.exists():  # otherwise another process removed it
                 yield aside
                 return
 
@@ -187,7 +189,7 @@ def _open(path: Path) -> int:
 
 
 def refuse_link(path: Path) -> None:
-    """Raises InputError if `path`, which nmt replaces, is a symbolic link.
+    """Raises InputError if `path`, which nmt would replace, is a symbolic link.
 
     The directory `path.parent` may be a symbolic link.
     """
@@ -243,7 +245,7 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
         stack.callback(os.close, descriptor)
         try:
             lock_file(descriptor)
-        except BlockingIOError:  # the file may be empty: its holder has not written yet
+        except BlockingIOError:  # the file is empty until its holder writes to it
             content = os.pread(descriptor, _MAX_HOLDER_BYTES, 0)
             by = content.decode(errors="replace").strip() or "another process"
             raise InputError(
@@ -257,6 +259,6 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
             )
         stack.callback(os.ftruncate, descriptor, 0)
         holder = f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n".encode()
-        with suppress(OSError):  # the text is only for messages
+        with suppress(OSError):  # the text is used only in messages
             os.ftruncate(descriptor, os.pwrite(descriptor, holder, 0))
         yield

@@ -1,6 +1,6 @@
 """Writes and checks manifests, which list the size and the SHA-256 of every file in a directory.
 
-With a manifest, damage is detected before a file is used. A manifest is the file `manifest.json` in
+Damage to a file is thus detected before the file is used. A manifest is the file `manifest.json` in
 the directory that it describes. Its keys are `format_version`, `kind`, `files` (with the keys
 `size` and `sha256` for each file name), the additional keys of its kind, and `sha256`. The value of
 `sha256` is the hash of the manifest's canonical JSON (with sorted keys and without spaces),
@@ -26,7 +26,7 @@ _MAX_BYTES = 100_000_000
 
 
 class NewerFormatError(LastingError):
-    """Raised if a newer nmt wrote a file; no older file may be used instead (status 2)."""
+    """Raised if a newer nmt wrote a file; no older file may be used in its place (status 2)."""
 
 
 def file_hash(path: Path) -> str:
@@ -56,7 +56,7 @@ def write(
 
 
 def sizes_and_hashes(folder: Path) -> dict[str, Any]:
-    """Returns the size and SHA-256 of each file in `folder` and below, by its path in `folder`.
+    """Returns the size and SHA-256 of each file below `folder`, by relative path.
 
     Hidden files and manifests are left out.
     """
@@ -72,7 +72,7 @@ def sizes_and_hashes(folder: Path) -> dict[str, Any]:
 
 
 def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
-    """Sets the key `sha256` of the manifest `content`; writes and returns the manifest."""
+    """Sets the key `sha256` of the manifest `content`, writes it to `folder` and returns it."""
     content = {key: value for key, value in content.items() if key != "sha256"}
     content["sha256"] = value_hash(content)
     write_file(folder / NAME, file_of(content))
@@ -80,7 +80,7 @@ def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def file_of(content: dict[str, Any]) -> bytes:
-    """Serializes a manifest to the content of its file."""
+    """Returns the bytes of the file that contains the manifest `content`."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     # a value from another source may contain a lone surrogate, for which JSON has an escape
     return text.encode(errors="backslashreplace")
@@ -93,7 +93,7 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
         name: name of the manifest file; a copy of a manifest may have another name.
 
     Raises:
-        NoModelError: the manifest is missing, unreadable, damaged, or has another kind (status 3).
+        NoModelError: the manifest is missing, unreadable, damaged, or of another kind (status 3).
         NewerFormatError: a newer version of nmt wrote the manifest (status 2).
         InputError: the operating system refuses to read the file (see `of_system`; status 2 or 5).
     """
@@ -144,7 +144,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
-    """Returns the files in `folder` and in directories below it that are not in the manifest."""
+    """Returns the files below `folder`, at any depth, that the manifest does not list."""
     known = {NAME, *content["files"]}
     known |= {str(parent) for name in known for parent in Path(name).parents}
     found = (str(path.relative_to(folder)) for path in below(folder))

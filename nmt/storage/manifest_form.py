@@ -1,4 +1,4 @@
-"""Defines the schema of each kind of manifest, and checks manifests against it."""
+"""Defines the schema of each kind of manifest, and checks manifests against these schemas."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -24,12 +24,12 @@ _DECOMPRESSORS: dict[str, Callable[..., Any]] = {
     "bzip2": lambda file: _Streams(file, bz2.BZ2Decompressor),
     "xz": lambda file: _Streams(file, lzma.LZMADecompressor, padding=4),
 }
-_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; all are deterministic
+_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; the output is deterministic
     ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ".bz2": partial(bz2.BZ2File, mode="wb"),
     ".xz": partial(lzma.LZMAFile, mode="wb"),
 }
-_SIGNATURES = {  # patterns for the first bytes of a file; none contains a line end
+_SIGNATURES = {  # patterns for the first bytes of a file; none contains a line ending
     "gzip": rb"\x1f\x8b",
     "bzip2": rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)",
     "xz": rb"\xfd7zXZ\x00",
@@ -40,7 +40,7 @@ _LONGEST = 10  # number of bytes in the longest signature above
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError)
 _BUFFER_BYTES = 1 << 18
 
-MAX_LINE_BYTES = 10_000_000  # limits the memory for a file without line ends
+MAX_LINE_BYTES = 10_000_000  # limits memory use for a file without line endings
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
 
 
 def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
-    """Returns a stream of a pipe's content, decompressed if it is gzip, bzip2 or xz.
+    """Returns a stream of the content of a pipe; decompresses gzip, bzip2 and xz.
 
     Args:
         name: the pipe's name in messages.
@@ -192,10 +192,10 @@ def check_regular(path: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 file, plain or compressed, without line ends (\n or \r\n).
+    r"""Yields the lines of a UTF-8 file, plain or compressed, without \n or \r\n.
 
-    Only \n ends a line. If other characters that some programs treat as line ends (such as U+2028,
-    VT or a lone \r) also ended lines, the two sides of a corpus might no longer be aligned.
+    Only \n ends a line. If other characters that some programs treat as line endings (such as
+    U+2028, VT or a lone \r) also ended lines, the two sides of a corpus might no longer be aligned.
 
     Raises:
         InputError: the file is missing, damaged or not UTF-8. The message names the file and the
@@ -208,7 +208,7 @@ def read_lines(path: Path) -> Iterator[str]:
             if len(line) > MAX_LINE_BYTES:
                 raise InputError(
                     f"{path}:{number}: The line has more than {MAX_LINE_BYTES:,} bytes. Check that "
-                    "this is text with one sentence per line."
+                    "the file is text with one sentence per line."
                 )
             try:
                 text = line.decode()
@@ -222,7 +222,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def count_lines(path: Path) -> int:
-    """Returns the number of lines that `read_lines` yields, without decoding them."""
+    """Returns the number of lines that `read_lines` yields, without decoding the lines."""
     lines, last = 0, b"\n"
     with opened(path) as file:
         while block := file.read(1 << 20):
@@ -231,7 +231,7 @@ def count_lines(path: Path) -> int:
 
 
 class Rest:
-    """Returns the bytes `begin`, which were read from a pipe, and then the rest of the pipe."""
+    """A stream of the bytes `begin`, which were read from a pipe, and of the rest of the pipe."""
 
     def __init__(self, begin: bytes, file: io.BufferedReader | io.FileIO):
         self._begin = begin
@@ -244,7 +244,7 @@ class Rest:
 
 
 class _Pipe(io.RawIOBase):
-    """A stream of a pipe's bytes, decompressed if necessary; nothing is read before `readinto`."""
+    """A stream of a pipe's bytes, decompressed if necessary; reads only in `readinto`."""
 
     def __init__(self, file: io.BufferedReader, name: str):
         self._file, self._name = file, name
@@ -268,13 +268,13 @@ class _Pipe(io.RawIOBase):
 class _Streams:
     """Decompresses the concatenated streams of a bzip2 or xz file.
 
-    `BZ2File` and `LZMAFile` ignore invalid data after the first stream, so that the text of a
-    damaged stream would be missing without an error.
+    `BZ2File` and `LZMAFile` ignore invalid data after the first stream, so that text in a damaged
+    later stream would be lost without an error.
 
     Args:
         new: returns a decompressor for one stream.
-        padding: a stream may be followed by a multiple of this number of zero bytes; 0 if the
-            format does not allow padding.
+        padding: the number of zero bytes after a stream must be a multiple of this number. Use 0
+            if the format does not allow padding.
     """
 
     def __init__(
@@ -327,7 +327,7 @@ class _Decompressed(io.RawIOBase):
         try:
             data = self._file.read(len(buffer))
         except OSError as error:
-            if error.errno is not None:  # an error of the system, not of the format
+            if error.errno is not None:  # an operating-system error, not damaged data
                 raise
             raise self._damaged(error) from None
         except _DAMAGE as error:

@@ -86,9 +86,9 @@ def test_r18_bad_settings(tmp_path: Path, monkeypatch, capfd, text: str, expecte
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("model.d_ff", "not an override"),
-        ("=3", "not an override"),
-        ("model..d_ff=3", "not an override"),
+        ("model.d_ff", "not a valid override"),
+        ("=3", "not a valid override"),
+        ("model..d_ff=3", "not a valid override"),
         ("model.d_ff=[", "Invalid YAML"),
         ("model={d_ff: 1, d_ff: 2}", "Duplicate key d_ff"),
         ("model.d_ff=", "model.d_ff must be a whole number from 1 to 100,000, not null"),

@@ -84,10 +84,10 @@ GOOD = line("The man reads.", "Der Mann liest.", "Der Mann lesen.", "agreement")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "{}/pairs.tsv is empty. Write source, right translation, "),
+        ("", "{}/pairs.tsv is empty. Each line must contain a source sentence, "),
         (GOOD + line("a", "b", "c"),
-         "{}/pairs.tsv:2: The line has 3 columns, not 4. Write source, right translation, wrong "
-         "translation and category, separated by tabs."),
+         "{}/pairs.tsv:2: The line has 3 columns, not 4. Each line must contain a source "
+         "sentence, a right translation, a wrong translation and a category, separated by tabs."),
         (GOOD + "\n", "{}/pairs.tsv:2: The line has 1 column, not 4. "),
         (line("a", "b", " ", "x"), "{}/pairs.tsv:1: The wrong translation is empty. Fill it in."),
         (line("a", "b", "b ", "x"),

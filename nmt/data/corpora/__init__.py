@@ -80,7 +80,7 @@ def describe(corpus: Corpus) -> str:
 
 
 def input_files(corpus: Corpus) -> list[Path]:
-    """Returns the local files of a corpus; a demo corpus or a dataset on the hub has none.
+    """Returns the local files of a corpus; a demo corpus or a dataset on the Hub has none.
 
     Raises:
         InputError: a file does not exist, or is a pipe or device.
@@ -89,7 +89,7 @@ def input_files(corpus: Corpus) -> list[Path]:
 
 
 def check_corpus(corpus: Corpus, data: Data) -> None:
-    """Checks a corpus before anything is written; downloads a dataset on the hub.
+    """Checks a corpus before anything is written; downloads it if it is on the Hugging Face Hub.
 
     Raises:
         InputError: a file, a dataset or a column is missing, a text file is empty, or the two text

@@ -31,7 +31,7 @@ def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
 
     Args:
         row: the value of each column of the pair, by name.
-        where: the file and the line or row, for messages.
+        where: name of the file and number of the line or row, for messages.
 
     Raises:
         InputError: a side is not text, or another value is not a valid number.
@@ -81,7 +81,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
 
     Args:
         columns: the result of `columns_of`; its values are dotted names in the schema.
-        where: the file, for messages.
+        where: name of the file, for messages.
 
     Raises:
         InputError: a column is missing or ambiguous, or source or target is not text.

@@ -23,8 +23,8 @@ class Demo(Kind):
         if languages not in (("en", "de"), ("de", "en")):
             raise InputError(
                 f"data.source_language is {languages[0]} and data.target_language is "
-                f"{languages[1]}, but the demo corpus is only in en and de. Set one language to "
-                "en and the other language to de."
+                f"{languages[1]}, but the demo corpus is available only in en and de. Set one "
+                "of them to en and the other to de."
             )
 
     def pairs(self, settings: DemoPairs, data: Data, split: str) -> Pairs:

@@ -1,4 +1,4 @@
-"""Reads pairs from a dataset on the Hugging Face hub or in a local folder."""
+"""Reads pairs from a dataset on the Hugging Face Hub or in a local folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from nmt.storage.opening import below
 
 
 class Hub(Kind):
-    """A corpus that the `datasets` library loads from the hub or from a local folder."""
+    """A corpus that the `datasets` library loads from the Hub or from a local folder."""
 
     def paths(self, settings: config.Hub) -> list[str]:
         return []
@@ -48,10 +48,10 @@ def _where(settings: config.Hub) -> str:
 
 
 def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence[str]]:
-    """Returns the paths of the pairs' columns in the schema.
+    """Returns the path in the dataset's schema of each column of the pairs.
 
-    Unless a setting names them, the columns of the source and the target are named after the
-    languages; they may be fields of a struct `translation`.
+    By default, the names of the source column and the target column are the language codes. The
+    columns may be fields of a struct `translation`.
     """
     schema = dataset.data.schema
     known = {".".join(path) for path, _ in leaves(schema)}
@@ -83,13 +83,13 @@ def _load(settings: config.Hub) -> Any:
             split=settings.split,
             cache_dir=str(cache) if files else None,
         )
-    except MemoryError:  # not a problem with the entry
+    except MemoryError:  # not caused by the entry
         raise
     except Exception as error:  # the library raises dozens of exception types
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
         hint, kind = "Correct the entry.", InputError
         if isinstance(error, ConnectionError):
-            hint, kind = "Check the network, or specify a local folder.", StorageError
+            hint, kind = "Check the network connection, or specify a local folder.", StorageError
         elif any(map(_is_of_storage, (error, error.__cause__))):
             hint, kind = "Free disk space, or allow access.", StorageError
         raise kind(f"Cannot load {_where(settings)}: {reason}. {hint}") from None

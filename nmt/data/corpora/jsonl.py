@@ -29,7 +29,7 @@ class Jsonl(Kind):
 
 
 def _value(row: Any, dotted: str, where: str) -> Any:
-    """Returns the value of a key; a dot separates nested keys, unless `row` has the whole key."""
+    """Returns the value of a key; dots separate nested keys, unless `row` has the whole key."""
     value = row
     for key in [dotted] if isinstance(row, dict) and dotted in row else dotted.split("."):
         if not isinstance(value, dict) or key not in value:

@@ -24,7 +24,7 @@ SHARD_PAIRS = 100_000  # pairs read per shard, before any are dropped
 
 
 def clean(job: Job, note: Note) -> Splits:
-    """Cleans each corpus that is not cleaned yet; returns the shards of all corpora."""
+    """Cleans each corpus that has not been cleaned yet; returns the shards of all corpora."""
     job.text.mkdir(parents=True, exist_ok=True)
 
     def cleaned(split: str, held_out: cleaning.HeldOut | None) -> list[FinishedShard]:

@@ -11,7 +11,7 @@ from nmt.errors import InputError, Note
 
 
 def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
-    """Returns the sums of the shards' counts, and the number of kept pairs."""
+    """Returns the sums of the shards' counts, with the number of kept pairs under "kept"."""
     total: Counter[str] = Counter()
     for shard in shards:
         total.update(shard.counts)

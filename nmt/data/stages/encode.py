@@ -31,7 +31,7 @@ _BATCH = 10_000  # number of pairs held as Python lists of ids at a time
 def encode(
     job: Job, training: KeptText, validation: Shards, tokenizer: Tokenizer, note: Note
 ) -> Splits:
-    """Encodes the shards that are not encoded yet; returns the shards of token ids."""
+    """Encodes the shards that have not been encoded yet; returns the shards of token ids."""
     job.tokens.mkdir(parents=True, exist_ok=True)
 
     def output(text: FinishedShard) -> Path:

@@ -1,4 +1,4 @@
-"""Checks the first pairs of each corpus before the stages that take long.
+"""Checks the first pairs of each corpus before the slow stages run.
 
 Input: the corpora. Output: warnings, for the user and the manifest.
 """
@@ -13,7 +13,7 @@ from nmt.errors import Note
 
 
 def inspect_corpora(job: Job, note: Note) -> list[str]:
-    """Warns about text in wrong languages and about training text that looks faulty.
+    """Warns about text in the wrong language and about training text that looks faulty.
 
     Returns:
         The warnings, which have also been passed to `note`.

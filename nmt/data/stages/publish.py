@@ -17,7 +17,7 @@ from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, TEST_SET, TOKENIZER, TRAIN, USED_BY, VALIDATION, WORK
 from nmt.storage.opening import entries
 
-_PUBLISHED = (TOKENIZER, SHORTLIST, TRAIN, VALIDATION, TEST_SET)  # besides the manifest
+_PUBLISHED = (TOKENIZER, SHORTLIST, TRAIN, VALIDATION, TEST_SET)  # in addition to the manifest
 _TEMPORARY = re.escape(atomic.PREFIX) + ".*"
 _SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|" + _TEMPORARY
 _ENTRIES = {  # regular expressions for the names of our files in each folder that is replaced

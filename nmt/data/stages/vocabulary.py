@@ -31,8 +31,8 @@ def learn_vocabulary(job: Job, text: KeptText, note: Note) -> Tokenizer:
     """Trains the tokenizer or copies the given one, unless an earlier call has done so.
 
     Raises:
-        InputError: the vocabulary size does not suit the text, or the given tokenizer has another
-            vocabulary size or other symbols than the settings.
+        InputError: the vocabulary size does not suit the text, or the vocabulary size or symbols of
+            the given tokenizer differ from the settings.
     """
     if not is_finished(job.tokenizer):
         _write_tokenizer(job, text, note)
@@ -56,7 +56,8 @@ def given_tokenizer(job: Job) -> Tokenizer | None:
         theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
         raise InputError(
             f"tokenizer.symbols is {ours}, but the symbols of the given tokenizer {given} are "
-            f"{theirs}. Set tokenizer.symbols to these symbols, or use another tokenizer."
+            f"{theirs}. Set tokenizer.symbols to the symbols of the given tokenizer, or use "
+            "another tokenizer."
         )
     size, found = settings.vocabulary_size, tokenizer.vocabulary_size
     if found != size:

@@ -2,7 +2,7 @@
 "use strict";
 const charts = JSON.parse(document.getElementById("data-of-charts").textContent);
 const [smoothing, first, last] = ["smoothing", "first", "last"].map((id) => document.getElementById(id));
-const zoom = { step: null, time: null }; // [first, last] of the x axis, in its unit; null: the whole run
+const zoom = { step: null, time: null }; // [first, last] on the x axis, or null for the whole run
 
 function element(name, className, text) {
   const made = document.createElement(name);
