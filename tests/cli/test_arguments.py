@@ -246,9 +246,9 @@ def test_what_may_begin_with_hyphens_or_be_abbreviated(monkeypatch):
     monkeypatch.setattr(
         "nmt.evaluation.attention_maps.run_attention", lambda *given: found.append(given[:3])
     )
-    line = ["attention", "--sou", "--sorce is text", "--output", "o", "--", "--targt"]
+    line = ["attention", "--sou", "--sorce it", "--output", "o", "--", "--targt"]
     assert main(line) == 0
-    assert found == [(Path("--targt"), "--sorce is text", None)]
+    assert found == [(Path("--targt"), "--sorce it", None)]
 
 
 @pytest.mark.parametrize(
