@@ -42,7 +42,9 @@ def test_average_writes_the_mean_as_a_model(run: Path, tmp_path: Path, capsys):
     averaged, text = tmp_path / "averaged", tmp_path / "text"
     assert main(["average", str(run), "--last", "3", "--output", str(averaged)]) == 0
     captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.endswith("steps 2, 3, 4.\n")
+    assert captured.out == "" and captured.err.endswith(
+        f"Wrote {averaged}: the mean of the checkpoints of steps 2, 3, 4.\n"
+    )
     steps = [weights(run / f"checkpoints/step-0000000{step}") for step in (2, 3, 4)]
     for name, value in weights(averaged).items():
         mean = torch.stack([step[name].double() for step in steps]).mean(0)

@@ -20,7 +20,8 @@ def _run(arguments: argparse.Namespace) -> None:
     from nmt.runs.average import average
 
     steps = average(arguments.model, arguments.last, arguments.output, say)
-    say(f"Averaged the checkpoints of steps {', '.join(map(str, steps))}.")
+    of_steps = ", ".join(map(str, steps))
+    say(f"Wrote {arguments.output}: the mean of the checkpoints of steps {of_steps}.")
 
 
 COMMAND = Command(

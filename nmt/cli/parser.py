@@ -1,9 +1,11 @@
 """Parses command-line arguments into a command and its options."""
 
 import argparse
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from itertools import pairwise, takewhile
+from typing import Any, NoReturn
 
 from nmt import __version__
 from nmt.cli.terminal import flush_output
@@ -24,7 +26,38 @@ class Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that raises InputError for wrong usage, or if help cannot be printed."""
+    """An argument parser that raises InputError for wrong usage, or if help cannot be printed.
+
+    For a misspelled option, command or choice, the error suggests the most similar one. (argparse
+    can suggest commands and choices only from Python 3.14 on, and never options.)
+    """
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Checks the options first, because argparse first reports those that are missing."""
+        if self._subparsers is None:  # otherwise, the parser of a subcommand checks them
+            self._refuse_unknown_options(list(args or ()))
+        return super().parse_known_args(args, namespace)
+
+    def _refuse_unknown_options(self, words: list[str]) -> None:
+        """Raises InputError for an unknown option, if a setting or an option may be meant."""
+        known = [each[2:] for each in self._option_string_actions if each.startswith("--")]
+        for i, word in enumerate(takewhile(lambda word: word != "--", words)):
+            name = word.partition("=")[0][2:]
+            is_option = word.startswith("--") and " " not in name  # as argparse distinguishes text
+            if not is_option or any(each.startswith(name) for each in known):  # may be abbreviated
+                continue
+            if any(action.dest == "overrides" for action in self._actions):
+                _refuse_setting_as_option(words[i:])
+            if near := difflib.get_close_matches(name, known, n=1):
+                raise InputError(f"--{name} is an unknown option. Did you mean --{near[0]}?")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = [str(each) for each in action.choices or ()]
+        near = difflib.get_close_matches(str(value), choices, n=1)
+        if near and str(value) not in choices:
+            name = [*action.option_strings, "command"][0]
+            raise InputError(f"Unknown {name} {value}. Did you mean {near[0]}?")
+        super()._check_value(action, value)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Writes the buffered help before exiting."""
@@ -82,18 +115,24 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
         _refuse(late, arguments)
     if late:
         arguments.overrides += late
+    if has_overrides:
+        _refuse_separated(arguments.overrides)
     return arguments
 
 
 def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
     """Raises InputError for unknown arguments, if possible with a correction."""
-    if hasattr(arguments, "overrides"):
-        _refuse_setting_as_option(words)
-    if hasattr(arguments, "input") and not words[0].startswith("-"):
+    word, options = words[0], arguments.flags
+    if "input" in options and not word.startswith("-"):
         raise InputError(
-            f"Unexpected argument {words[0]}. To translate the file {words[0]}, use --input "
-            f"{words[0]}. To translate text, write it to standard input."
+            f"Unexpected argument {word}. To translate the file {word}, use --input {word}. To "
+            "translate text, write it to standard input."
         )
+    texts = ("source", "reference", "target", "hypothesis")
+    *others, last = [options[name] for name in texts if name in options] or [""]
+    if last and not word.startswith("-"):
+        near = f"{', '.join(others)} or {last}"
+        raise InputError(f"Unexpected argument {word}. Write an option before it, such as {near}.")
     raise InputError(f"Unrecognized arguments: {' '.join(words)}. See {arguments.program} --help.")
 
 
@@ -107,3 +146,10 @@ def _refuse_setting_as_option(words: list[str]) -> None:
         if option.startswith("--") and name in getattr(field.annotation, "model_fields", {}):
             meant = f"{section}.{name}={value or ' '.join(words[1:2]) or '...'}"
             raise InputError(f"{option} is an unknown option. Use {meant}.")
+
+
+def _refuse_separated(overrides: list[str]) -> None:
+    """Raises InputError for an override in several words, such as training.max_steps 10."""
+    for key, value in pairwise(word for word in overrides if word != "="):
+        if "." in key and "=" not in key + value:
+            raise InputError(f"Write {key}={value} as one word, not {key} {value}.")

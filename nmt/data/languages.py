@@ -128,6 +128,29 @@ def _known_language(lines: Iterable[str]) -> str | None:
     return code if most >= max(_KNOWN_SHARE, 2 * second) else None
 
 
+def wrong_languages(*texts: tuple[str, Sequence[str], str]) -> str | None:
+    """Returns a warning if files seem to be in other languages than they should be, or None.
+
+    Args:
+        texts: the name and the lines of each file, and the code of the language that it should be
+            in. Only the languages in `_WORDS` are recognized.
+    """
+    wanted = [re.split("[-_]", code.lower())[0] for _, _, code in texts]
+    found = [
+        _known_language(lines) if len(lines) >= _ENOUGH_LINES else None for _, lines, _ in texts
+    ]
+    wrong = [
+        f"{name} looks like {language}, not {code}"
+        for (name, _, _), language, code in zip(texts, found, wanted, strict=True)
+        if language not in (None, code) and code in _WORDS
+    ]
+    if not wrong:
+        return None
+    are_swapped = len(wrong) == 2 and found == wanted[::-1]
+    remedy = "Exchange the two files." if are_swapped else "Check the files."
+    return f"{', and '.join(wrong)}. {remedy}"
+
+
 def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
     """Returns a warning for each corpus whose sides seem swapped or in the wrong language.
 

@@ -7,6 +7,7 @@ the decoder.
 import base64
 import html
 import json
+import os
 import re
 from dataclasses import dataclass
 from importlib import resources
@@ -101,7 +102,8 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
     """Writes the attention weights of a sentence pair to a .png or .html file.
 
     Raises:
-        ArgumentError: `output` does not end in .png or .html, or cannot be written.
+        ArgumentError: `output` does not end in .png or .html, or cannot be written, or a sentence
+            is the name of a file.
         InputError, NoModelError: see `attention_of` and `write_png`.
     """
     check_output(output)
@@ -109,6 +111,11 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
         raise ArgumentError("{output} {} must end in .png or .html.", output)
     if output.suffix == ".png":
         figure_class()  # raises InputError early, before the model is loaded
+    for name, text in (("source", source), ("target", target)):
+        if text and os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises if text is long)
+            raise ArgumentError(
+                f"{{{name}}} {{}} is the name of a file. Write the sentence itself.", text
+            )
     refuse_exported(Path(model))
     translator = Translator.load(model, precision="fp32", note=note)
     maps = attention_of(translator, source, target)
@@ -118,6 +125,7 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
         else:
             text = translator.translate(source).text if target is None else target
             file.write(_page(maps, model, source, text).encode(errors="replace"))
+    note(f"Wrote {output}.")
 
 
 def _page(maps: AttentionMaps, model: Path, source: str, target: str) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.data.languages import code_problem, is_translated
+from nmt.data.languages import code_problem, is_translated, wrong_languages
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
 from nmt.evaluation.analysis import analyze
@@ -108,6 +108,9 @@ def evaluate(
     found = _found(Path(model), note) if model is not None else None
     language = _language(target_language, found, note)
     tests = _test_set(found, source, files, test_set, language, note)
+    wrong = _wrong_languages(found, source, tests, language)
+    if wrong:
+        note(f"nmt: warning: {wrong}")
     counting = Counting(target_language=language, lowercase=lowercase, tokenize=tokenize)
     bleu_metric(**counting)  # raises early if its tokenizer is missing
     check = partial(check_plain_text, may_be_tokenized=tokenize == "none", note=note)
@@ -134,7 +137,8 @@ def evaluate(
         assert translator is not None
         accuracy = contrastive_accuracy(translator, pairs, Path(contrastive))
         result = replace(result, contrastive=accuracy)
-    _warn(result, note)
+    if not wrong:
+        _warn(result, note)
     return result
 
 
@@ -241,6 +245,18 @@ def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
     return language
 
 
+def _wrong_languages(
+    model: FoundModel | None, source: str | Path | None, tests: TestSet, language: str
+) -> str | None:
+    """Returns a warning if the files of a test set seem to be in wrong languages, or None."""
+    if not tests.files:
+        return None
+    texts = [(*each, language) for each in zip(tests.files, tests.references, strict=True)]
+    if model is not None and tests.sources is not None:
+        texts.insert(0, (str(source), tests.sources, model.config.data.source_language))
+    return wrong_languages(*texts)
+
+
 def _scored(
     translations: list[str],
     others: list[str] | None,
@@ -278,10 +294,12 @@ def _warn(result: Evaluation, note: Note) -> None:
     # without sources, the check is reliable only if BLEU is near 0
     is_suspect = tests.sources is not None or is_hopeless
     if is_suspect and not is_translated(result.translations, tests.references[0], tests.sources):
-        language = "the source language" if tests.sources is not None else "another language"
+        problem = "in another language than the references"
+        if tests.sources is not None:
+            problem = "in the language of the sources, or the sources and references are exchanged"
         note(
-            f"nmt: warning: The translations for {tests.name} seem to be in {language}, not in "
-            "the language of the references. Check the files."
+            f"nmt: warning: The translations for {tests.name} seem to be {problem}. Check the "
+            "files."
         )
     elif is_hopeless:
         note(

@@ -28,7 +28,12 @@ from nmt.evaluation.bleu import check_texts, interval
 if TYPE_CHECKING:
     from sacremoses import MosesTokenizer
 
-CONVENTIONS = {  # by target language
+ABOUT_PAPER_BLEU = (
+    "computed with the steps of the authors' get_ende_bleu.sh; compare it with the paper's BLEU, "
+    "not with sacreBLEU's"
+)
+# By target language. Stored with scores, which are computed again if the text has changed.
+CONVENTIONS = {
     "de": "case-sensitive multi-bleu of Moses tokens, split at hyphens, as get_ende_bleu.sh: "
     "straight quotes in the reference, „ ‚ ‘ and guillemets kept in the translation; not sacreBLEU",
     "fr": "case-sensitive multi-bleu of Moses tokens, split at hyphens, punctuation as in "

@@ -8,6 +8,7 @@ from nmt.evaluation.analysis import Analysis
 from nmt.evaluation.analysis_tables import analysis_tables, contrastive_table
 from nmt.evaluation.bleu import Comparison, Scores
 from nmt.evaluation.contrastive import Contrastive
+from nmt.evaluation.paper_bleu import ABOUT_PAPER_BLEU
 from nmt.evaluation.test_sets import TestSet
 
 
@@ -66,9 +67,7 @@ class Evaluation:
         if self.paper_bleu is not None and self.paper_bleu_interval is not None:
             low, high = self.paper_bleu_interval
             interval = f"95%: {low:.2f} to {high:.2f}"
-            lines.append(
-                f"paper BLEU = {self.paper_bleu:.2f}  ({interval})  {self.paper_bleu_convention}"
-            )
+            lines.append(f"paper BLEU = {self.paper_bleu:.2f}  ({interval})  {ABOUT_PAPER_BLEU}")
         if self.comet is not None:
             lines.append(f"COMET = {self.comet:.4f}  {self.comet_model}")
         if (baseline := self.comparison) is not None:

@@ -80,8 +80,9 @@ def export_ctranslate2(
     if quantization != "float32":
         equal, worst = agreement(samples, *_translated(translator, samples, folder, quantization))
         found = (
-            f"As float32, {found} As {quantization}, {equal} of {len(samples)} are identical, and "
-            f"log-probabilities differ by at most {worst:.0e}."
+            f"In float32, {found} In {quantization}, {len(samples) - equal} of the {len(samples)} "
+            f"differ, and log-probabilities differ by up to {worst:.0e}. Measure the effect on "
+            "BLEU with nmt evaluate."
         )
     (folder / TOKENIZER).write_bytes(tokenizer.model)
     (folder / "translate.py").write_text(_script(translator), encoding="utf-8")

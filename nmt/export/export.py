@@ -26,7 +26,8 @@ def export(
         model: a model, checkpoint or run directory.
         output: a directory that is missing or empty.
         quantization: data type of the weights in CTranslate2, or None for float32.
-        note: called with two messages: which model is exported, and the result of the comparison.
+        note: called with two messages: which model is exported, and what was written with the
+            result of the comparison.
 
     Raises:
         InputError: the format does not support a setting or the tokenizer of the model.
@@ -54,7 +55,8 @@ def export(
             from nmt.export.huggingface import export_huggingface  # requires an extra
 
             found = export_huggingface(translator, folder, loaded)
-        note(f"{format}: {found}")
+    kind = f"{format}, {quantization}" if quantization else format
+    note(f"Wrote {output} ({kind}). {found}")
 
 
 def _refuse_missing(format: Format) -> None:

@@ -219,8 +219,13 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
 
 def _check(translator: Translator, folder: Path) -> str:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+    from transformers.utils import logging
 
+    had_bar = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # which would be called "Loading weights"
     theirs = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    if had_bar:
+        logging.enable_progress_bar()
     tokenizer, samples = AutoTokenizer.from_pretrained(folder), samples_of(translator)
     translations, logs = [], []
     for sample in samples:

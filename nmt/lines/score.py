@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from nmt.data.languages import wrong_languages
 from nmt.decoding.score import ScoredTranslation, score_translations
 from nmt.errors import Note, count
 from nmt.model.kernels.prepacking import Precision
@@ -38,6 +39,11 @@ def run_score(
     refuse_exported(Path(model))
     sources, targets = list(read_lines(source)), list(read_lines(target))
     translator = Translator.load(model, device=device, precision=precision or "fp32", note=note)
+    data = translator.config.data
+    if problem := wrong_languages(
+        (str(source), sources, data.source_language), (str(target), targets, data.target_language)
+    ):
+        note(f"nmt: warning: {problem}")
     total, tokens = 0.0, 0
     for line in score_translations(translator, sources, targets):
         total += line.log_probability

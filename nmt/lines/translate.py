@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _UNSPLIT = (
     "with several sentences, and each line was translated as a single sentence. To translate the "
-    "sentences separately, set the option document"
+    "sentences separately, use --document (in Python, document=True)"
 )
 _LOST = "with a sentence whose translation is empty"
 _DOUBTFUL = "whose translation repeats itself or is far longer than the source"

@@ -59,9 +59,9 @@ def as_text(content: dict[str, Any]) -> str:
     lines += [f"  {part:<15}{count:>15,}" for part, count in parameters.items() if part != "total"]
     lines += [
         f"  {'total':<15}{parameters['total']:>15,}",
-        f"FLOPs            {flops['per_token_pair']:>15,}  per source and target token in training "
-        f"(length {LENGTH})",
-        f"                 {flops['training']:>15.2e}  maximum for the whole run",
+        f"training FLOPs   {flops['per_token_pair']:>15,}  per source token and target token, in "
+        f"sentences of {LENGTH} tokens",
+        f"                 {flops['training']:>15.2e}  for a whole run with full batches",
         f"learning rate    {rate['peak']:>15.3e}  peak, at step {rate['peak_step']:,}",
     ]
     if rate["peak_step"] < rate["warmup_steps"]:

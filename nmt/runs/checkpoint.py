@@ -16,7 +16,13 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError, Note, of_system
-from nmt.runs.model_directory import OpenedModel, open_in_run, skipping, write_model_files
+from nmt.runs.model_directory import (
+    OpenedModel,
+    Skipped,
+    open_in_run,
+    skipping,
+    write_model_files,
+)
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.state import State, read_state
 from nmt.runs.tensor_files import write_tensors
@@ -130,13 +136,13 @@ def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
         LastingError: a checkpoint was written by a later version of nmt or cannot be opened.
             Resuming from an older checkpoint would lose work.
     """
-    problems: list[str] = []
+    skipped: list[Skipped] = []
     for _, folder in own.directory.by_step():
-        with skipping(problems.append):
+        with skipping(folder, skipped):
             return _read(own, folder)
-        note(f"Skipping a checkpoint. {problems[-1]}")
-    if problems:
-        raise NoModelError(problems[0])
+        note(str(skipped[-1]))
+    if skipped:
+        raise NoModelError(skipped[0].problem)
     return None
 
 
@@ -179,7 +185,8 @@ def sound_checkpoints(
         if len(found) == at_most:
             break
         folder = own.directory.checkpoint(step)
-        with skipping(lambda problem: note(f"Skipping a checkpoint. {problem}")):
+        skipped: list[Skipped] = []
+        with skipping(folder, skipped):
             content = manifest.read(folder, "checkpoint")
             opened = open_in_run(own, folder, content)
             hashes = {key: content[key] for key in HASHES}
@@ -190,4 +197,6 @@ def sound_checkpoints(
                 )
             common = hashes
             found.append(opened)
+        for each in skipped:
+            note(str(each))
     return found

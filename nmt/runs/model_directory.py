@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -126,7 +126,12 @@ def _first_sound(
     except OSError as error:  # for example, the name is too long
         raise of_system(error) from None
     if not is_directory:
-        raise InputError(f"There is no model directory {path}. {_specify_another(path)}")
+        if path.suffix in (".yaml", ".yml") and path.name != CONFIG and path.is_file():
+            raise InputError(
+                f"{path} is a configuration, not a model. Specify its training.run_directory."
+            )
+        problem = f"{path} is a file" if path.is_file() else f"There is no model directory {path}"
+        raise InputError(f"{problem}. {_specify_another(path)}")
     run = RunDirectory(path)
     refuse_exported(path)
     if (path / manifest.NAME).is_file():
@@ -146,6 +151,7 @@ def _specify_another(path: Path) -> str:
     with suppress(OSError, InputError):
         run = RunDirectory(folder.parent if folder.name == CHECKPOINTS else folder)
         found = run.models() or [each for each in entries(folder) if (each / CONFIG).is_file()]
+        found = [folder] if (folder / WEIGHTS).is_file() else found
     likeness = {each: SequenceMatcher(None, path.name, each.name).ratio() for each in found}
     nearest = sorted(found, key=likeness.__getitem__, reverse=True)[:_NEAREST]
     examples = f", such as {' or '.join(map(str, nearest))}" if nearest else ""
@@ -172,29 +178,29 @@ def _newest_sound(
     them, a newer directory exists, so the search starts again.
     """
     while True:
-        problems: list[str] = []
+        skipped: list[Skipped] = []
         own, folders = run.identity(), run.models()
         candidates: list[tuple[dict[str, Any], Path]] = []
         for folder in folders:
             kind = "model" if folder.name == MODEL else "checkpoint"
-            with skipping(problems.append):
+            with skipping(folder, skipped):
                 candidates.append((manifest.read(folder, kind), folder))
         for content, folder in sorted(candidates, key=_newest_last, reverse=True):
-            with skipping(problems.append):
+            with skipping(folder, skipped):
                 result = use(own, folder, content)
-                for problem in problems:
-                    note(f"Skipping a model or checkpoint. {problem}")
+                for each in skipped:
+                    note(str(each))
                 note(f"Using {folder}.")
                 return result
         is_unchanged = all(_is_still_there(folder, content) for content, folder in candidates)
         if is_unchanged and all(map(os.path.lexists, folders)):
-            if not problems:
+            if not skipped:
                 raise NoModelError(
                     f"{run} has no checkpoint yet. Continue training until one is saved."
                 )
-            for problem in problems[1:]:
-                note(f"Skipping a model or checkpoint. {problem}")
-            raise NoModelError(problems[0])
+            for each in skipped[1:]:
+                note(str(each))
+            raise NoModelError(skipped[0].problem)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -214,12 +220,25 @@ def refuse_exported(path: Path) -> None:
     raise NoModelError(f"{path} is a model for {program}. Use the original model here, or {how}.")
 
 
+class Skipped(NamedTuple):
+    """A model or checkpoint of a run that cannot be used; as a string, a message about it."""
+
+    folder: Path
+    problem: str
+
+    def __str__(self) -> str:
+        name = self.folder.name
+        what = "finished model" if name == MODEL else f"checkpoint of step {int(name[5:])}"
+        return f"Skipping the {what}: {self.problem}"
+
+
 @contextmanager
-def skipping(note: Note) -> Iterator[None]:
+def skipping(folder: Path, skipped: list[Skipped]) -> Iterator[None]:
     """Suppresses an InputError that the block raises, so that another model can be tried.
 
     Args:
-        note: Called with the message of the suppressed error.
+        folder: the model or checkpoint that the block uses.
+        skipped: `folder` is appended with each problem of the suppressed error.
 
     Raises:
         LastingError: the block raised it, and no other model may be used instead.
@@ -229,8 +248,7 @@ def skipping(note: Note) -> Iterator[None]:
     except LastingError:
         raise
     except InputError as error:
-        for problem in error.problems:
-            note(problem)
+        skipped += [Skipped(folder, problem) for problem in error.problems]
 
 
 def open_in_run(

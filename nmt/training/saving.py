@@ -102,7 +102,11 @@ def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
     """
     if signal_number:
         run.ranks.wait()
-        raise Stopped(signal_number, f"Stopped after step {step}, saved in {run.directory}.")
+        raise Stopped(
+            signal_number,
+            f"Stopped after step {step}, saved in {run.directory}. To continue, run the same "
+            "command again.",
+        )
 
 
 def _copied(*parts: dict[str, Tensor]) -> list[dict[str, Tensor]]:

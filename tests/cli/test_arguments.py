@@ -216,9 +216,39 @@ def test_a_setting_taken_for_an_option(words: str, message: str, capsys):
     assert capsys.readouterr().err == f"nmt: error: {message}\n"
 
 
-def test_a_file_without_its_option_is_told_where_it_goes(capsys):
-    assert main(["translate", "runs/demo", "news.en"]) == 2
-    assert "Specify a file as --input news.en" in (capsys.readouterr().err)
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("trian m.yaml", "Unknown command trian. Did you mean train?"),
+        ("benchmark trian m.yaml", "Unknown command trian. Did you mean train?"),
+        ("translate m --format jsnol", "Unknown --format jsnol. Did you mean jsonl?"),
+        ("translate m --nbest 4", "--nbest is an unknown option. Did you mean --n-best?"),
+        ("translate --inptu=news.en m", "--inptu is an unknown option. Did you mean --input?"),
+        # before the message that --source is missing
+        ("score m --soruce a --target b", "--soruce is an unknown option. Did you mean --source?"),
+        ("translate m news.en", "Unexpected argument news.en. To translate the file news.en, use "
+         "--input news.en."),
+        ("evaluate a.de b.de", "Unexpected argument b.de. Write an option before it, such as "
+         "--source, --reference or --hypothesis."),
+        ("train m.yaml training.max_steps 3",
+         "Write training.max_steps=3 as one word, not training.max_steps 3."),
+        ("info m.yaml training.max_steps = 3", "Write training.max_steps=3 as one word"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_spelling_are_corrected(line: str, message: str, capsys):
+    assert main(line.split()) == 2
+    assert capsys.readouterr().err.startswith(f"nmt: error: {message}")
+
+
+def test_what_may_begin_with_hyphens_or_be_abbreviated(monkeypatch):
+    """A text with spaces and what follows "--" are values; a unique prefix names an option."""
+    found = []
+    monkeypatch.setattr(
+        "nmt.evaluation.attention_maps.run_attention", lambda *given: found.append(given[:3])
+    )
+    line = ["attention", "--sou", "--sorce it", "--output", "o", "--", "--targt"]
+    assert main(line) == 0
+    assert found == [(Path("--targt"), "--sorce it", None)]
 
 
 @pytest.mark.parametrize(

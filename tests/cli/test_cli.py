@@ -439,7 +439,7 @@ def test_corpus_mistakes(capsys, settings, tmp_path: Path, source, target, size,
 
 @pytest.mark.parametrize(
     "arguments",
-    [["translate", "m", "--beam", "x"], ["nothing"], ["train"], ["info", "a", "--jason"]],
+    [["translate", "m", "--beam", "x"], ["nothing"], ["train"], ["info", "a", "--nothing"]],
     ids=" ".join,
 )
 def test_wrong_usage_is_one_line(capsys, arguments: list[str]):

@@ -45,6 +45,9 @@ def test_what_does_not_go_together(line: str, message: str, capsys):
     [
         ("m --output none/out", "Directory {}/none for --output does not exist."),
         ("nowhere", "There is no model directory nowhere. "),
+        ("mine.yaml", "mine.yaml is a configuration, not a model. Specify its training.run_direc"),
+        ("m/model.safetensors", "m/model.safetensors is a file. Specify a model, checkpoint or "
+         "run, such as m."),
         ("--hypothesis h --reference r --target-language german",
          "--target-language german is not an ISO 639 language code. Did you mean de?"),
         ("--hypothesis h --test-set wmt99 --target-language de",
@@ -54,6 +57,9 @@ def test_what_does_not_go_together(line: str, message: str, capsys):
 def test_the_librarys_parameters_are_named_as_flags(line: str, message: str, capsys, tmp_path,
                                                     monkeypatch):  # fmt: skip
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    for name in ("mine.yaml", "m/model.safetensors"):
+        (tmp_path / name).touch()
     assert main(["evaluate", *line.split()]) == 2
     message = message.replace("{}", str(tmp_path))
     assert capsys.readouterr().err.startswith(f"nmt: error: {message}")

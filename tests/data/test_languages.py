@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from nmt.cli import main
-from nmt.data.languages import code_problem, is_translated, misplaced
+from nmt.data.languages import code_problem, is_translated, misplaced, wrong_languages
 from nmt.data.prepared_data import PreparedData
 from nmt.demo_language import demo_pairs
 from tests.tiny import tiny_settings
@@ -138,6 +138,22 @@ def test_translations_in_the_language_of_the_source():
     assert is_translated(NEW_EN[:9], NEW_DE[:9], EN[:9])
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "told"),
+    [
+        (NEW_EN, NEW_DE, None),
+        (NEW_DE, NEW_EN, "a looks like de, not en, and b looks like en, not de. Exchange the two"),
+        (NEW_EN, NEW_EN, "b looks like en, not de. Check the files."),
+        (NEW_DE, NEW_DE, "a looks like de, not en. Check the files."),
+        (NEW_DE[:9], NEW_EN[:9], None),  # too little to tell
+    ],
+)
+def test_files_of_a_test_set_in_wrong_languages(source, target, told):
+    found = wrong_languages(("a", source, "en"), ("b", target, "de-AT"))
+    assert found is None if told is None else str(found).startswith(told)
+    assert wrong_languages(("a", source, "xx"), ("b", target, "xx")) is None  # not a known language
+
+
 def test_evaluate_tells_of_another_language(tmp_path: Path, capsys):
     for name, lines in (("en", NEW_EN), ("de", NEW_DE)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
@@ -146,6 +162,11 @@ def test_evaluate_tells_of_another_language(tmp_path: Path, capsys):
     assert f"The translations for {tmp_path}/de seem to be in another language" in (
         "\n" + capsys.readouterr().err
     )
+    words[2] = str(tmp_path / "en")  # the references, not the translations, are in English
+    assert main([*words, str(tmp_path / "de"), "--target-language", "de"]) == 0
+    [warning] = capsys.readouterr().err.splitlines()
+    assert warning == f"nmt: warning: {tmp_path}/en looks like en, not de. Check the files."
+    words[2] = str(tmp_path / "de")
     assert main([*words, str(tmp_path / "de"), "--target-language", "de"]) == 0
     assert "warning" not in capsys.readouterr().err
     assert main([*words, str(tmp_path / "de"), "--target-language", "german"]) == 2

@@ -13,6 +13,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import score
 from nmt.decoding.beam_search import search
 from nmt.decoding.score import log_probabilities, score_translations
+from nmt.demo_language import demo_pairs
 from nmt.errors import InputError, NoModelError
 from nmt.lines.score import run_score
 from nmt.model.special_ids import EOS_ID
@@ -149,5 +150,14 @@ def test_perplexities_are_a_token_and_a_word(translator: Translator, tmp_path, m
         notes[0],
     )
     assert [int(found[1]), int(found[3])] == [tokens, words]
+    list(run_score("m", tmp_path / "en", tmp_path / "de", **options))  # too little to tell
+    pairs = list(demo_pairs(10, 1, "validation"))
+    for name, lines in (("en", [p.source for p in pairs]), ("de", [p.target for p in pairs])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    list(run_score("m", tmp_path / "de", tmp_path / "en", **options))
+    assert [note for note in notes if "warning" in note] == [
+        f"nmt: warning: {tmp_path}/de looks like de, not en, and {tmp_path}/en looks like en, not "
+        "de. Exchange the two files."
+    ]
     assert float(found[0]) == pytest.approx(math.exp(-sum(values) / tokens), rel=1e-3)
     assert float(found[2]) == pytest.approx(math.exp(-sum(values) / words), rel=1e-3)

@@ -140,7 +140,20 @@ def test_command_writes_a_page(model, tmp_path, capsys):
     assert shown["title"] == [f"{SOURCE} – attention of {model}"]
     assert shown["h1"] == [f"Attention of {model}"] and f"“{SOURCE}” → “{TARGET}”" in shown["p"]
     assert page.startswith("<!DOCTYPE html>") and page.rstrip().endswith("</html>")
-    assert capsys.readouterr().out == ""
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.endswith(f"Wrote {tmp_path / 'a.html'}.\n")
+
+
+def test_a_file_is_not_taken_for_a_sentence(tmp_path, capsys):
+    (tmp_path / "test.en").write_text("The man reads.\n")
+    for option, other in (("--source", ()), ("--target", ("--source", SOURCE))):
+        words = [*other, option, str(tmp_path / "test.en"), "--output", str(tmp_path / "a.html")]
+        assert main(["attention", "none", *words]) == 2
+        error = f"nmt: error: {option} {tmp_path}/test.en is the name of a file. Write the sentence"
+        assert capsys.readouterr().err.startswith(error)
+    words = ["--source", "a" * 5000, "--output", str(tmp_path / "a.html")]
+    assert main(["attention", "none", *words]) == 2  # too long for the name of a file
+    assert "There is no model directory" in capsys.readouterr().err
 
 
 @pytest.fixture

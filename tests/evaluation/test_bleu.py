@@ -15,6 +15,7 @@ import pytest
 
 from nmt.config import Config, validate
 from nmt.data import kept_test_set
+from nmt.demo_language import demo_pairs
 from nmt.errors import ArgumentError, InputError, Status
 from nmt.evaluation.bleu import bleu_interval, compare, score, ter
 from nmt.evaluation.evaluate import evaluate
@@ -26,7 +27,7 @@ from nmt.translator import EMPTY, Translation, Translator
 
 REFERENCES = [
     "The quick brown fox (a male) jumps over the lazy dog.",
-    "It is raining; I'll stay at home, then.",
+    "Es regnet; ich bleib' heute zu Haus, also.",
     "„Guten Tag“, sagte er – und ging.",
     "Two\u2028lines in one",
 ] * 5
@@ -283,6 +284,7 @@ def test_paper_bleu_is_for_german_and_french(model):
         assert content["paper_bleu"] == round(expected, 6)
         assert content["paper_bleu_convention"] == CONVENTIONS[language]
         assert f"paper BLEU = {expected:.2f}  (95%: " in found[language].as_text()
+        assert "compare it with the paper's BLEU, not with sacreBLEU's" in found[language].as_text()
     assert found["de"].paper_bleu != found["fr"].paper_bleu
     assert found["nl"].paper_bleu is None and "paper" not in found["nl"].as_text()
     assert "paper_bleu" not in found["nl"].as_json()
@@ -339,6 +341,17 @@ def test_a_bleu_near_0_says_what_to_look_at(model):
     assert [note[:36] for note in notes] == ["nmt: warning: BLEU on ref is near 0."]
     evaluate("m", hypothesis=write("hyp", HYPOTHESES), reference="ref", note=notes.append)
     assert len(notes) == 1
+
+
+def test_swapped_files_are_told_before_they_are_translated(model, monkeypatch):
+    pairs = list(demo_pairs(20, 1, "validation"))
+    files = {"source": write("de", [pair.target for pair in pairs]),
+             "reference": write("en", [pair.source for pair in pairs])}  # fmt: skip
+    notes: list[str] = []
+    evaluate("m", **files, note=notes.append)
+    assert notes[0].endswith("de looks like de, not en, and en looks like en, not de. "
+                             "Exchange the two files.")  # fmt: skip
+    assert not [note for note in notes[1:] if "BLEU" in note or "seem" in note]
 
 
 class FakeComet(types.ModuleType):

@@ -69,7 +69,7 @@ def export(model: str, format: str, output: Path, *more: str) -> int:
 def test_ctranslate2_gives_our_translations(changes, settings, tmp_path: Path, capsys):
     model = saved(settings(**changes), tmp_path / "model")
     assert export(model, "ctranslate2", tmp_path / "out") == 0
-    assert "40 greedy translations are identical to nmt's" in capsys.readouterr().err
+    assert f"Wrote {tmp_path / 'out'} (ctranslate2). 40 greedy" in capsys.readouterr().err
     found = {path.name for path in (tmp_path / "out").iterdir()}
     assert found >= {"model.bin", "config.json", "tokenizer.model", "translate.py"}
 
@@ -90,7 +90,8 @@ def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, 
     out, again = tmp_path / "out", tmp_path / "again"
     assert export(model, "huggingface", out) == 0
     assert not [each for each in caplog.records if each.name.startswith("transformers")]
-    assert "40 greedy translations are identical to nmt's" in capsys.readouterr().err
+    [wrote] = capsys.readouterr().err.splitlines()  # without transformers' progress bar
+    assert wrote.startswith(f"Wrote {out} (huggingface). 40 greedy ")
     theirs = AutoModelForSeq2SeqLM.from_pretrained(out).eval()
     # True would end the search as soon as `num_beams` hypotheses are finished
     assert theirs.generation_config.early_stopping == "never"
@@ -163,7 +164,8 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
     texts = ["the man reads", "", "the\u00a0old  dog", "\u2581 of \x07 it", "a\tb"]
     # the check uses float32; the effect of the quantization is reported
     assert re.search(
-        r"As float32, 40 greedy .* As int8, \d+ of 40 are identical, and log-.* most \de",
+        rf"Wrote {out} \(ctranslate2, int8\). In float32, 40 greedy .* identical to nmt's, .* "
+        r"In int8, \d+ of the 40 differ, and log-.* up to \de.* nmt evaluate",
         capsys.readouterr().err,
     )
     lines.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")

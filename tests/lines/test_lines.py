@@ -408,7 +408,7 @@ def test_a_pipe_of_links_whose_reader_has_gone_is_told(run):
     reading, writing = os.pipe()
     os.close(reading)
     pipe = f"/dev/fd/{writing}"
-    with pytest.raises(InputError, match=f"alignment {pipe} "):
+    with pytest.raises(InputError, match=rf"{pipe} \(alignment\) exited early"):
         run("in", "out", {"alignment": pipe})
     assert not Path("out").exists()
     with pytest.raises(BrokenPipeError):
@@ -640,7 +640,7 @@ def test_more_shards_than_lines_and_the_numbers_of_lines(run, capsys):
 
 
 @pytest.mark.parametrize(("files", "options", "message"), [
-    ({"alignment": "-"}, {}, "alignment - .*format jsonl"),
+    ({"alignment": "-"}, {}, 'alignment "-" .*format jsonl'),
     ({"alignment": "a"}, {"format": "html"}, "alignment .*format html"),
     ({"prefix_file": "in"}, {"format": "xml"}, "prefix_file .*format xml"),
     ({"shard": (1, 2)}, {"format": "xml"}, "shard .*format xml"),
@@ -703,6 +703,7 @@ def test_sentences_that_are_not_split_or_lost_are_told(monkeypatch, document: bo
     lost = "nmt: warning: f has 1 line (4) with a sentence whose translation is empty."
     assert notes[-1] == lost
     assert [note.startswith(unsplit) for note in notes[:-1]] == [True] * (not document)
+    assert all("--document" in note and "document=True" in note for note in notes[:-1])
 
 
 def test_a_sentence_of_a_document_that_is_lost_is_told(run, monkeypatch, capsys):

@@ -76,7 +76,7 @@ def test_r16_a_forged_state_is_passed_over(save: Save, tmp_path: Path, change: d
     describe(path.parent)
     step, said = resumed_from(tmp_path)
     assert step == 1
-    assert said.startswith("Skipping a checkpoint. ") and str(path) in said
+    assert said.startswith("Skipping the checkpoint of step 2: ") and str(path) in said
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "3", '{"step": ' + "[" * 100_000, "\xff"])
@@ -321,7 +321,9 @@ def test_r15_a_run_whose_model_has_a_bad_tokenizer_falls_back_to_a_checkpoint(
     facts = {key: content[key] for key in content if key != "files"}
     facts["tokenizer_sha256"] = manifest.file_hash(run.model / "tokenizer.model")
     manifest.write(run.model, "model", facts)
-    assert find_model(tmp_path).directory == run.checkpoint(1)
+    notes: list[str] = []
+    assert find_model(tmp_path, notes.append).directory == run.checkpoint(1)
+    assert notes[0].startswith("Skipping the finished model: ")
 
 
 def test_a_manifest_with_a_lone_surrogate_can_be_written_again(save: Save):

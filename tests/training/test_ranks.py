@@ -197,6 +197,7 @@ def test_r7_the_number_of_processes_changes_on_the_way(settings, alone, tmp_path
     children = train_on(2, settings(**TWO), tmp_path / "a", {1: stop[0]})
     assert [child.wait() for child in children] == [143, 143]
     assert "Stopped after step 4" in children[0].said
+    assert "To continue, run the same command again." in children[0].said
     assert children[1].said == ""  # the main process speaks for all
     assert train(settings(**TWO), tmp_path / "b", stop[1]).wait() == 143
     children = train_on(2, settings(**TWO), tmp_path / "c")
