@@ -6,7 +6,7 @@ not removed.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,8 +163,8 @@ def sound_checkpoints(
     note: Note,
     every: int = 1,
     last: int | None = None,
-) -> list[OpenedModel]:
-    """Opens the newest valid scheduled checkpoints, newest first.
+) -> Iterator[OpenedModel]:
+    """Yields the newest valid scheduled checkpoints, newest first, and opens them one by one.
 
     Args:
         at_most: maximum number of checkpoints.
@@ -173,11 +173,11 @@ def sound_checkpoints(
         last: last step of the schedule (see `scheduled`), or None for the newest step.
     """
     steps = [step for step, _ in own.directory.by_step()]
-    found: list[OpenedModel] = []
+    found: list[int] = []  # steps
     common: dict[str, str] = {}  # hashes of the data and tokenizer that all checkpoints share
     for step in scheduled(steps, every, max(steps, default=0) if last is None else last):
         if len(found) == at_most:
-            break
+            return
         folder = own.directory.checkpoint(step)
         with skipping(lambda problem: note(f"Skipping a checkpoint. {problem}")):
             content = manifest.read(folder, "checkpoint")
@@ -185,9 +185,10 @@ def sound_checkpoints(
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(
-                    f"{folder} and the checkpoint of step {found[0].step} were trained on "
+                    f"{folder} and the checkpoint of step {found[0]} were trained on "
                     f"different data. Move {folder} out of the run directory."
                 )
             common = hashes
-            found.append(opened)
-    return found
+            found.append(step)
+            yield opened
+            del opened  # before the next weights are read

@@ -68,7 +68,7 @@ class OpenedModel(FoundModel):
     tokenizer: Tokenizer
     transformer: Transformer  # on the meta device
     shortlist: Shortlist | None  # None if the prepared data has no shortlist
-    weights: dict[str, Tensor]  # finite, in fp32, memory-mapped
+    weights: dict[str, Tensor]  # finite, in fp32
     optimizer: dict[str, Tensor] | None = None  # like `weights`; None unless requested
 
 
@@ -270,10 +270,8 @@ def open_model(
         NoModelError: files differ from the manifest or do not belong together, or weights or
             optimizer states are not finite (status 3).
     """
-    others = {SHORTLIST} & content["files"].keys() | (
-        {OPTIMIZER, STATE} if with_optimizer else set()
-    )
-    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
+    others = {SHORTLIST} & content["files"].keys() | ({STATE} if with_optimizer else set())
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, *others))
     config, tokenizer = _read_config(folder), Tokenizer.load(folder / TOKENIZER)
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
@@ -289,9 +287,11 @@ def open_model(
     with torch.device("meta"):
         transformer = new_transformer(config)
     shapes, shortlist = shapes_of(transformer.state_dict()), None
-    weights, optimizer = read_tensors(folder / WEIGHTS, shapes), None
+    with manifest.verified(folder, content, WEIGHTS) as file:
+        weights, optimizer = read_tensors(file, folder / WEIGHTS, shapes), None
     if with_optimizer:
-        optimizer = read_tensors(folder / OPTIMIZER, shapes, are_states=True)
+        with manifest.verified(folder, content, OPTIMIZER) as file:
+            optimizer = read_tensors(file, folder / OPTIMIZER, shapes, are_states=True)
     if SHORTLIST in content["files"]:
         shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
     return OpenedModel(

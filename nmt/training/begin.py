@@ -139,6 +139,7 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     Also sets whether PyTorch uses only deterministic operations.
 
     Args:
+        start: the checkpoint, or None; its tensors are removed once they are restored.
         note: Called with messages about the model to fine-tune, if there is one.
 
     Raises:
@@ -153,6 +154,8 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
         return Training(run, loss_module, ranks.wrap(loss_module), optimizer, Best())
     folder = run.directory.checkpoint(start.step)
     restore_state(optimizer, transformer, start.optimizer, start.step, folder)
+    for restored in (start.weights, start.optimizer):
+        restored.clear()  # frees the memory, because callers keep `start`
     state = start.state
     return Training(
         run, loss_module, ranks.wrap(loss_module), optimizer, state.best.model_copy(),

@@ -238,6 +238,19 @@ def test_what_was_written_verifies(described: Path):
     assert manifest.read(described, "model")["files"].keys() == {"a", "deep/b"}
 
 
+def test_the_bytes_that_are_read_are_those_that_are_verified(described: Path):
+    path, content = described / "a", manifest.read(described, "model")
+    original = path.read_bytes()
+    with manifest.verified(described, content, "a") as file:
+        assert file.read() == original
+        path.write_bytes(bytes(256))
+    with (
+        pytest.raises(NoModelError, match=r"sha256 .* in the manifest"),
+        manifest.verified(described, content, "a") as file,
+    ):
+        raise InputError(f"{file.read()!r} has another form")  # the damage explains it
+
+
 @hypothesis_settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
