@@ -24,6 +24,7 @@ from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, NoModelError, Note, of_system
 from nmt.model.transformer import Transformer
+from nmt.runs.exported_model import is_exported
 from nmt.runs.found_model import FoundModel
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.tensor_files import read_tensors, shapes_of, write_tensors
@@ -32,7 +33,6 @@ from nmt.storage.atomic import new_directory
 from nmt.storage.names import (
     CHECKPOINTS,
     CONFIG,
-    CTRANSLATE2_WEIGHTS,
     HUGGINGFACE_CONFIG,
     MODEL,
     OPTIMIZER,
@@ -205,7 +205,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def refuse_exported(path: Path) -> None:
     """Raises NoModelError for a model that `nmt export` wrote for another program."""
     is_ours = (path / manifest.NAME).is_file() or RunDirectory(path).may_hold_models
-    if (path / CTRANSLATE2_WEIGHTS).exists():
+    if is_exported(path):
         program, how = "CTranslate2", f'run "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
         program, how = "transformers", "load this one with AutoModelForSeq2SeqLM"
