@@ -165,6 +165,13 @@ def test_outputs_that_exist_are_refused(tmp_path: Path):
     for path in (tmp_path / "empty", tmp_path / "empty" / "x"):
         with pytest.raises(InputError, match="not an empty directory"):
             atomic.refuse_existing(path)
+    with (
+        pytest.raises(InputError, match="late exists and is not an empty directory"),
+        atomic.new_directory(tmp_path / "late"),
+        atomic.new_directory(tmp_path / "late") as folder,
+    ):
+        (folder / "x").write_text("")
+    assert listing(tmp_path) == ["empty", "late"]
 
 
 def test_an_empty_folder_that_cannot_be_replaced_is_refused_at_once(tmp_path: Path, monkeypatch):
