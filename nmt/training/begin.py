@@ -90,9 +90,9 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
         note: Called with each changed setting if a run without checkpoints starts over.
 
     Raises:
-        InputError: the data has not been prepared, the directory holds another run, the data and
-            the tokenizer do not belong together, or ranks have different data.
-        NoModelError: the run was trained on different data, or the prepared data is damaged.
+        InputError: the data has not been prepared or is damaged, the directory holds another run,
+            the data and the tokenizer do not belong together, or ranks have different data.
+        NoModelError: the run was trained on different data.
     """
     remedy = 'Run "nmt prepare" before torchrun.' if ranks.world_size > 1 else "Run nmt prepare."
     config = with_compile_decided(config, directory)
