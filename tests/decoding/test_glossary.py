@@ -216,6 +216,7 @@ def test_what_cannot_be_kept_is_told_by_line(translator):
     translate_stream(translator, source, target, options=options, note=notes.append)
     said = [note for note in notes if "Quatsch" in note or "Zwerg" in note]
     assert len(said) == 1 and "Line 2 of standard input" in said[0] and '"ship"' in said[0]
+    assert 'Quat…" for "ship"' in said[0] and len(said[0]) < 200
     written = [json.loads(line)["unmet_terms"] for line in target.getvalue().splitlines()]
     assert written == [[], [["ship", long]], [], [], [], []]
 
