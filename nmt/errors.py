@@ -18,7 +18,7 @@ _PATH_ERRORS = {
 
 _NO_MEMORY = (  # parts of out-of-memory messages, and the software that reports them
     "can't allocate memory",  # torch on a CPU
-    "Cannot allocate memory",  # torch and safetensors, for a mapped file
+    "Cannot allocate memory",  # the operating system
     "failed to map segment",  # the dynamic linker
     "Resource temporarily unavailable", "can't start new thread",  # sentencepiece and Python
     "CUDA error: out of memory", "_STATUS_ALLOC_FAILED",  # the CUDA runtime, cuBLAS and cuDNN

@@ -49,25 +49,6 @@ def handled_by(handler: Handler, signals: Sequence[signal.Signals] = STOP) -> It
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
-    """Delays the handlers of stop signals until the block has ended.
-
-    Otherwise, code in C or Rust may replace an exception that a handler raises with its own error.
-    If the block raises an exception, an exception that a handler raises replaces it.
-    """
-    came: list[int] = []
-    with_handler = [  # includes SIGALRM, with which `stoppable` waits for an import
-        each for each in (*STOP, signal.SIGALRM) if callable(signal.getsignal(each))
-    ]
-    try:
-        with handled_by(lambda number, _: came.append(number), with_handler):
-            yield
-    finally:
-        if came:
-            signal.raise_signal(came[0])
-
-
-@contextmanager
 def stoppable(message: str) -> Iterator[None]:
     """Makes stop signals raise Stopped with `message` at any line of the block.
 

@@ -374,7 +374,7 @@ class Translator:
         """
         with self._alone():
             return self._n_best(
-                listed(sentences, "sentences"), options or SearchOptions(), prefix, progress
+                listed(sentences, "sentences"), SearchOptions.of(options, {}), prefix, progress
             )
 
     def _n_best(

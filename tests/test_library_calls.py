@@ -19,6 +19,7 @@ import torch
 from nmt.data.pair import Pair
 from nmt.decoding.options import SearchSettings
 from nmt.decoding.score import log_probabilities
+from nmt.documents.markup import translate_markup
 from nmt.errors import ArgumentError
 from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import EOS_ID
@@ -198,6 +199,9 @@ TEXT = "The dog sees a cat."
         (lambda t: t.translate({TEXT}, document=True), "^text must be .*, not set"),
         (lambda t: t.score([TEXT], frozenset([TEXT])), "^targets must be .*, not frozenset"),
         (lambda t: t.n_best(TEXT), "sentences must be .*, not str"),
+        (lambda t: t.n_best([TEXT], {"beam": 2}), "options must be SearchOptions, not dict"),
+        (lambda t: t.translate(TEXT, {"beam": 2}), "options must be SearchOptions, not dict"),
+        (lambda t: translate_markup(t, TEXT), "texts must be a list of strings, not str"),
         (lambda t: t.translate(TEXT, prefix=None), "prefix must be .*, not NoneType"),
         (lambda t: t.translate(TEXT, prefix=None, document=True), "prefix must .*, not NoneType"),
         (lambda t: t.translate([TEXT], prefix=[b"x"]), "Item 1 of prefix must be .*, not bytes"),

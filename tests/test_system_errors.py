@@ -34,7 +34,6 @@ def test_an_error_of_the_system_says_what_to_do(number: int, status: Status, wha
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
         (MemoryError(), True),
         (OSError("Cannot allocate memory (os error 12)"), True),
-        (RuntimeError("unable to mmap 9 bytes from file <m>: Cannot allocate memory (12)"), True),
         (RuntimeError("Resource temporarily unavailable"), True),
         (RuntimeError("can't start new thread"), True),
         (ImportError("libtorch_cpu.so: failed to map segment from shared object"), True),

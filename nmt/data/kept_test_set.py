@@ -53,8 +53,8 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
         data: section `data` of the run's configuration.
 
     Raises:
-        NoModelError: the test set of the prepared data is damaged.
-        InputError: `place` contains files that nmt train did not write.
+        InputError: the test set of the prepared data is damaged, or `place` contains files that nmt
+            train did not write.
     """
     files = _recorded(prepared.manifest)
     if files is None:
@@ -67,7 +67,7 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
     except InputError:
         if place.exists() and not (place / manifest.NAME).exists():
             raise InputError(f"{place} was not created by nmt train. Move it elsewhere.") from None
-    manifest.verify(prepared.directory, prepared.manifest, _ORIGINS.values())
+    prepared.verify_files(_ORIGINS.values())
     if place.exists():
         place.replace(atomic.aside(place, "former"))
     with atomic.new_directory(place) as aside:

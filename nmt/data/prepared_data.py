@@ -7,7 +7,8 @@ were trained on the data.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -55,13 +56,8 @@ class PreparedData:
         """
         if not cls.is_in(directory):
             raise InputError(f"No prepared data in {directory}. {remedy}")
-        try:
+        with _prepare_again():
             return cls(directory, manifest.read(directory, "data"))
-        except NoModelError as error:
-            problem = error.problems[0].partition(". ")[0]  # without its remedy
-            raise InputError(
-                f"{problem}. Run nmt prepare again, or restore the data from a copy."
-            ) from None
 
     @classmethod
     def of(cls, config: Config, remedy: str = "Run nmt prepare.") -> Self:
@@ -83,24 +79,30 @@ class PreparedData:
             raise InputError(f"{problem}. Run nmt prepare, or choose another data.directory.")
         return data
 
-    def verify_all(self) -> None:
-        """Verifies the hash of each file; raises NoModelError for the first file that differs."""
-        manifest.verify(self.directory, self.manifest)
+    def verify_files(self, names: Iterable[str] | None = None) -> None:
+        """Verifies the hashes of files; raises InputError for the first file that differs.
+
+        Args:
+            names: the files to check, or None for all files.
+        """
+        with _prepare_again():
+            manifest.verify(self.directory, self.manifest, names)
 
     def tokenizer(self) -> Tokenizer:
-        """Returns the tokenizer; raises NoModelError (status 3) if it is missing or damaged."""
-        manifest.verify(self.directory, self.manifest, [TOKENIZER])
-        return Tokenizer.load(self.directory / TOKENIZER)
+        """Returns the tokenizer; raises InputError if it is missing or damaged."""
+        self.verify_files([TOKENIZER])
+        with _prepare_again():
+            return Tokenizer.load(self.directory / TOKENIZER)
 
     def shortlist_file(self) -> bytes | None:
         """Returns the content of the shortlist file, or None if the data has no shortlist.
 
         Raises:
-            NoModelError: the file is missing or damaged (status 3).
+            InputError: the file is missing or damaged.
         """
         if SHORTLIST not in self.manifest["files"]:
             return None
-        manifest.verify(self.directory, self.manifest, [SHORTLIST])
+        self.verify_files([SHORTLIST])
         return (self.directory / SHORTLIST).read_bytes()
 
     def shards(self, split: str) -> list[Shard]:
@@ -155,6 +157,18 @@ class PreparedData:
             if os.access(self.directory, os.W_OK):
                 raise
             # No record is needed: nmt prepare cannot replace data in a read-only directory.
+
+
+@contextmanager
+def _prepare_again() -> Iterator[None]:
+    """Turns a NoModelError about prepared data into an InputError with a remedy for the data."""
+    try:
+        yield
+    except NoModelError as error:
+        problem = error.problems[0].partition(". ")[0]  # without its remedy
+        raise InputError(
+            f"{problem}. Run nmt prepare again, or restore the data from a copy."
+        ) from None
 
 
 def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, Any]) -> None:

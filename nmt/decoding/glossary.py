@@ -135,10 +135,11 @@ class Glossary:
 def unmet(required: Sequence[Term], translation: str) -> list[Term]:
     """Returns the required terms that a translation does not contain often enough.
 
-    At the start of a translation, the first letter of a term may be capitalized.
+    At the start of a translation, the first letter of a term may be capitalized. A term that begins
+    or ends with a symbol, such as "C++", does not count if a letter or digit adjoins it.
     """
-    words, lacking = _words(translation), []
-    found = {target: _count(_words(target), words) for _, target in required}
+    text, lacking = normalize(translation), []
+    found = {target: _count(_words(target), text) for _, target in required}
     for term in required:
         found[term[1]] -= 1
         if found[term[1]] < 0:
@@ -146,16 +147,26 @@ def unmet(required: Sequence[Term], translation: str) -> list[Term]:
     return lacking
 
 
-def _count(term: _Words, words: _Words) -> int:
-    """Counts the non-overlapping occurrences of a term in the words of a text."""
+def _count(term: _Words, text: str) -> int:
+    """Counts the non-overlapping occurrences of a term in a normalized text."""
+    places = list(_WORD.finditer(text))
+    words = tuple(place[0] for place in places)
     capital = (term[0][0].upper() + term[0][1:], *term[1:])
     times = at = 0
     while at + len(term) <= len(words):
         some = words[at : at + len(term)]
         is_found = some == term or (at == 0 and some == capital)
+        if is_found:
+            is_found = not _adjoins_word(text, places[at].start(), places[at + len(term) - 1].end())
         times += is_found
         at += len(term) if is_found else 1
     return times
+
+
+def _adjoins_word(text: str, start: int, end: int) -> bool:
+    """Returns whether a letter or digit adjoins text[start:end], without a space between them."""
+    before = _is_in_word(text[:start][-1:]) and not re.match(UNSPACED, text[start])
+    return before or (_is_in_word(text[end : end + 1]) and not re.match(UNSPACED, text[end - 1]))
 
 
 def _words(text: str) -> _Words:
@@ -163,7 +174,7 @@ def _words(text: str) -> _Words:
 
 
 def token_kinds(tokenizer: Tokenizer) -> TokenKinds:
-    """Returns which tokens of the vocabulary begin or end inside a word, or end a sentence.
+    """Returns which tokens of the vocabulary begin inside a word, end unspaced, or end a sentence.
 
     A token that is only part of a character, such as a single byte, counts as a letter.
     """
@@ -171,7 +182,7 @@ def token_kinds(tokenizer: Tokenizer) -> TokenKinds:
     texts = [spelling.decode(errors="replace") for spelling in spellings]
     return TokenKinds(
         np.array([_is_in_word(text[:1]) for text in texts]),
-        np.array([_is_in_word(text[-1:]) for text in texts]),
+        np.array([re.fullmatch(UNSPACED, text[-1:]) is not None for text in texts]),
         np.array([text[-1:] in _STOPS for text in texts]),
     )
 

@@ -103,8 +103,14 @@ class SearchOptions:
         """Returns `options` (None: default options) with the fields in `settings` replaced.
 
         Raises:
-            ArgumentError: `settings` contains an unknown field. See also `SearchOptions`.
+            ArgumentError: `options` has another type, or `settings` contains an unknown field. See
+                also `SearchOptions`.
         """
+        if not isinstance(options, SearchOptions | None):
+            raise ArgumentError(
+                "{options} must be SearchOptions, not {}. Write single options as keyword "
+                "arguments, for example beam=2.", type(options).__name__,
+            )  # fmt: skip
         names = [each.name for each in fields(cls)]
         for name in settings.keys() - {*names}:
             near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)

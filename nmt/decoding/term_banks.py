@@ -25,7 +25,7 @@ class State(NamedTuple):
 
     unmet: tuple[Phrase, ...]  # terms that the hypothesis does not contain yet
     partial: Phrase  # the longest prefix of an unmet term that the hypothesis ends with
-    ended: Phrase  # the term that the newest token completes, if the term ends in a letter or digit
+    ended: Phrase  # the term that the newest token completes, unless its last character is unspaced
     stops: int  # number of sentence ends so far
 
 
@@ -33,7 +33,7 @@ class TokenKinds(NamedTuple):
     """Properties of all tokens in the vocabulary, as masks of shape (V,)."""
 
     begins_inside: NDArray[np.bool_]  # the first character is a letter or digit
-    ends_inside: NDArray[np.bool_]  # the last character is a letter or digit
+    ends_unspaced: NDArray[np.bool_]  # the last character is Chinese or Japanese
     stops: NDArray[np.bool_]  # the token ends a sentence
 
 
@@ -61,8 +61,8 @@ class Terms:
     def after(self, state: State, token: int) -> State:
         """Returns the state that follows `state` if `token` is appended to the hypothesis.
 
-        A term is met as soon as it is complete, but becomes unmet again if the next token
-        continues the term's last word.
+        A term is met as soon as it is complete, but becomes unmet again if the next token adds a
+        letter or digit to it, even if the term ends in a symbol, such as "C++".
         """
         key = state, token
         if key not in self._after:
@@ -79,7 +79,7 @@ class Terms:
         if run not in unmet:
             return State(unmet, run, (), stops)
         at = unmet.index(run)
-        ended = run if self.kinds.ends_inside[token] else ()
+        ended = () if self.kinds.ends_unspaced[token] else run
         return State(unmet[:at] + unmet[at + 1 :], (), ended, stops)
 
     def bank(self, state: State) -> int:
@@ -89,8 +89,8 @@ class Terms:
     def next_tokens(self, state: State, is_last: bool) -> list[int]:
         """Returns the tokens that begin or continue an unmet term.
 
-        If the hypothesis has all terms, returns EOS at the last step, and also after a term whose
-        last word the next token could continue. A translation with all terms is therefore always
+        If the hypothesis has all terms, returns EOS at the last step, and also after a term to
+        which the next token could add a letter. A translation with all terms is therefore always
         found.
         """
         if not state.unmet:

@@ -9,13 +9,13 @@ elements such as `code` and of elements with translate="no" or the class notrans
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Literal
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Term, Translation
+from nmt.documents.cutting import listed
 from nmt.documents.doubtful import is_doubtful
 from nmt.documents.markup_tokens import Token, raw_of, tokens_of, unescaped, words_of
 from nmt.documents.passages import Passage, Translates
@@ -248,10 +248,10 @@ def translate_markup(
     Plain text without tags is translated line by line, as with `Document`.
 
     Raises:
-        ArgumentError: see `Translator.n_best`.
+        ArgumentError: `texts` is not a list of strings. See also `Translator.n_best`.
     """
-    aligned = replace(options or SearchOptions(), align=True, n_best=1)
+    aligned = SearchOptions.of(options, {"align": True, "n_best": 1})
     language = translator.config.data.source_language
-    parsed = [Markup(text, translator.tokenizer, language, form) for text in texts]
+    parsed = [Markup(text, translator.tokenizer, language, form) for text in listed(texts, "texts")]
     found = iter(translator.n_best([s for each in parsed for s in each.sentences], aligned))
     return [each.written([next(found)[0] for _ in each.sentences]) for each in parsed]

@@ -36,6 +36,7 @@ _UNSPLIT = (
     "sentences separately, use --document (in Python, document=True)"
 )
 _LOST = "with a sentence whose translation is empty"
+_SHOWN = 60  # maximum number of characters of a glossary term in a warning
 _DOUBTFUL = "whose translation repeats itself or is far longer than the source"
 
 Shard = tuple[int, int]  # (i, n): part i of the n parts of the input, counted from 1
@@ -229,7 +230,10 @@ def _warn_of_lines(note: Note, name: str, lines: LineNumbers, which: str) -> Non
 
 def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -> None:
     """Writes a separate warning for each line and term."""
-    for line, (source, target) in dict.fromkeys(unmet):
+    for line, term in dict.fromkeys(unmet):
+        source, target = (
+            text if len(text) <= _SHOWN else f"{text[:_SHOWN].rstrip()}…" for text in term
+        )
         note(
             f"nmt: warning: Line {line} of {name}: The translation does not contain "
             f'"{target}" for "{source}".'

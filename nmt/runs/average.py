@@ -1,7 +1,8 @@
 """Averages the weights of checkpoints (§6.1), for a run's finished model and for `nmt average`."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +17,30 @@ from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, TOKENIZER
 
 
-def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
-    """Returns the mean of the weights of models or checkpoints, in fp32.
+def mean_weights(models: Iterable[OpenedModel]) -> tuple[dict[str, Tensor], list[OpenedModel]]:
+    """Returns the mean of the weights of models or checkpoints, in fp32, and the models.
 
-    Only the mean is held in memory. The models' weights are memory-mapped, so the operating system
-    can free the memory of weights that have already been read.
+    The returned models have no weights, so that memory holds only the mean and one model's weights
+    if `models` is a generator. If there are no models, both results are empty.
 
     Raises:
         NoModelError: the sum of the weights exceeds the range of fp32.
     """
-    first, *others = models
-    mean = {name: tensor.clone() for name, tensor in first.weights.items()}
-    for other in others:
-        for name, tensor in other.weights.items():
-            mean[name] += tensor
-    for name, tensor in mean.items():
-        if not tensor.div_(len(models)).isfinite().all():
+    mean: dict[str, Tensor] = {}
+    found: list[OpenedModel] = []
+    for model in models:
+        for name, tensor in model.weights.items():
+            mean[name] = mean[name].add_(tensor) if found else tensor.clone()
+        found.append(replace(model, weights={}))
+        del model, tensor  # before the next weights are read
+    for name, total in mean.items():
+        if not total.div_(len(found)).isfinite().all():
             raise NoModelError(
-                f"The mean of {first.directory} and the other models cannot be computed: the sum "
-                f"of their {name} tensors exceeds the range of fp32. Training has probably "
+                f"The mean of {found[0].directory} and the other models cannot be computed: the "
+                f"sum of their {name} tensors exceeds the range of fp32. Training has probably "
                 "diverged. Train again with a lower training.learning_rate_factor."
             )
-    return mean
+    return mean, found
 
 
 def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
@@ -63,12 +66,12 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     if not run.is_dir():
         raise InputError(f"There is no run directory {run}. Check the path.")
     own = RunDirectory(run).identity()
-    found = sound_checkpoints(own, 1, note)
-    if not found:
+    newest = next(sound_checkpoints(own, 1, note), None)
+    if newest is None:
         raise NoModelError(f"{run} has no valid checkpoint. Specify a run that has one.")
-    [newest] = found
+    newest = replace(newest, weights={})  # they are read again
     every = newest.config.training.checkpoint_every
-    checkpoints = sound_checkpoints(own, last, note, every, newest.step)
+    weights, checkpoints = mean_weights(sound_checkpoints(own, last, note, every, newest.step))
     if len(checkpoints) < last:
         there = len(checkpoints)
         raise ArgumentError(
@@ -81,7 +84,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
         output,
         newest.config,
         {name: (newest.directory / name).read_bytes() for name in names},
-        mean_weights(checkpoints),
+        weights,
         {key: facts[key] for key in ("step", *HASHES, "target_symbols")}
         | {"averaged_steps": steps},
     )

@@ -6,7 +6,7 @@ removed.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,8 +169,8 @@ def sound_checkpoints(
     note: Note,
     every: int = 1,
     last: int | None = None,
-) -> list[OpenedModel]:
-    """Opens the newest valid scheduled checkpoints, newest first.
+) -> Iterator[OpenedModel]:
+    """Yields the newest valid scheduled checkpoints, newest first, and opens them one by one.
 
     Args:
         at_most: maximum number of checkpoints.
@@ -179,11 +179,11 @@ def sound_checkpoints(
         last: last step of the schedule (see `scheduled`), or None for the newest step.
     """
     steps = [step for step, _ in own.directory.by_step()]
-    found: list[OpenedModel] = []
+    found: list[int] = []  # steps
     common: dict[str, str] = {}  # hashes of the data and tokenizer that all checkpoints share
     for step in scheduled(steps, every, max(steps, default=0) if last is None else last):
         if len(found) == at_most:
-            break
+            return
         folder = own.directory.checkpoint(step)
         skipped: list[Skipped] = []
         with skipping(folder, skipped):
@@ -192,11 +192,12 @@ def sound_checkpoints(
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(
-                    f"{folder} and the checkpoint of step {found[0].step} were trained on "
+                    f"{folder} and the checkpoint of step {found[0]} were trained on "
                     f"different data. Move {folder} out of the run directory."
                 )
             common = hashes
-            found.append(opened)
+            found.append(step)
+            yield opened
+            del opened  # before the next weights are read
         for each in skipped:
             note(str(each))
-    return found

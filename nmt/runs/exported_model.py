@@ -3,6 +3,7 @@
 This module does not import torch, so that an exported model can be used without torch.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,10 +39,15 @@ def is_exported(path: str | Path) -> bool:
         InputError: the operating system cannot access the directory, for example because its name
             is too long.
     """
+    folder = Path(path)
     try:
-        return (Path(path) / CTRANSLATE2_WEIGHTS).exists()
+        if (folder / CTRANSLATE2_WEIGHTS).exists():
+            return True
     except OSError as error:
         raise of_system(error) from None
+    with suppress(InputError):
+        return bool(manifest.read(folder, KIND))
+    return False
 
 
 def refuse_unsupported(**given: object) -> None:

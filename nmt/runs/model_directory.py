@@ -24,6 +24,7 @@ from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, NoModelError, Note, of_system
 from nmt.model.transformer import Transformer
+from nmt.runs.exported_model import is_exported
 from nmt.runs.found_model import FoundModel
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.tensor_files import read_tensors, shapes_of, write_tensors
@@ -32,7 +33,6 @@ from nmt.storage.atomic import new_directory
 from nmt.storage.names import (
     CHECKPOINTS,
     CONFIG,
-    CTRANSLATE2_WEIGHTS,
     HUGGINGFACE_CONFIG,
     MODEL,
     OPTIMIZER,
@@ -68,7 +68,7 @@ class OpenedModel(FoundModel):
     tokenizer: Tokenizer
     transformer: Transformer  # on the meta device
     shortlist: Shortlist | None  # None if the prepared data has no shortlist
-    weights: dict[str, Tensor]  # finite, in fp32, memory-mapped
+    weights: dict[str, Tensor]  # finite, in fp32
     optimizer: dict[str, Tensor] | None = None  # like `weights`; None unless requested
 
 
@@ -211,7 +211,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def refuse_exported(path: Path) -> None:
     """Raises NoModelError for a model that `nmt export` wrote for another program."""
     is_ours = (path / manifest.NAME).is_file() or RunDirectory(path).may_hold_models
-    if (path / CTRANSLATE2_WEIGHTS).exists():
+    if is_exported(path):
         program, how = "CTranslate2", f'run "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
         program, how = "transformers", "load this one with AutoModelForSeq2SeqLM"
@@ -288,10 +288,8 @@ def open_model(
         NoModelError: files differ from the manifest or do not belong together, or weights or
             optimizer states are not finite (status 3).
     """
-    others = {SHORTLIST} & content["files"].keys() | (
-        {OPTIMIZER, STATE} if with_optimizer else set()
-    )
-    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
+    others = {SHORTLIST} & content["files"].keys() | ({STATE} if with_optimizer else set())
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, *others))
     config, tokenizer = _read_config(folder), Tokenizer.load(folder / TOKENIZER)
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
@@ -307,9 +305,11 @@ def open_model(
     with torch.device("meta"):
         transformer = new_transformer(config)
     shapes, shortlist = shapes_of(transformer.state_dict()), None
-    weights, optimizer = read_tensors(folder / WEIGHTS, shapes), None
+    with manifest.verified(folder, content, WEIGHTS) as file:
+        weights, optimizer = read_tensors(file, folder / WEIGHTS, shapes), None
     if with_optimizer:
-        optimizer = read_tensors(folder / OPTIMIZER, shapes, are_states=True)
+        with manifest.verified(folder, content, OPTIMIZER) as file:
+            optimizer = read_tensors(file, folder / OPTIMIZER, shapes, are_states=True)
     if SHORTLIST in content["files"]:
         shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
     return OpenedModel(

@@ -5,17 +5,20 @@ before the tensors, from a header of limited size, so that no file can crash the
 memory.
 """
 
-import errno
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
-from safetensors import SafetensorError, safe_open
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.errors import NoModelError, StorageError
-from nmt.signals import deferred
 
 _MAX_HEADER_BYTES = 10_000_000  # enough for the names and shapes of about 100,000 tensors
 
@@ -48,10 +51,18 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path, remedy: str) -> No
         raise NoModelError(f"{problem}. {remedy}")
 
 
-def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dict[str, Tensor]:
-    """Checks a file's header and returns the file's tensors, which are memory-mapped.
+def read_tensors(
+    file: BinaryIO, path: Path, shapes: Shapes, *, are_states: bool = False
+) -> dict[str, Tensor]:
+    """Reads a file's tensors into memory, after checking its header.
+
+    The file is read once, from its start to its end, so that the caller can hash what is read (see
+    `manifest.verified`). A memory map would change, or end the process, if another process wrote to
+    the file later.
 
     Args:
+        file: the opened file.
+        path: the file's path, for messages.
         shapes: names and shapes of the parameters.
         are_states: whether the file contains optimizer states, named `STATE.PARAMETER`. Each state
             must then exist for all parameters, with the parameter's shape, because fused optimizers
@@ -60,39 +71,76 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
     Raises:
         NoModelError: the file is damaged, or contains unexpected names or shapes, types other than
             fp32, or values that are not finite.
-        OSError: the operating system cannot open the file.
+        OSError: the operating system cannot read the file.
     """
-    with path.open("rb") as file:
-        header_bytes = int.from_bytes(file.read(8), "little")
     try:
-        if header_bytes > _MAX_HEADER_BYTES:
-            raise ValueError(f"a header of {header_bytes} bytes")
-        with deferred(), safe_open(path, framework="pt") as content:
-            slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
-            other = {part.get_dtype() for part in slices.values()} - {"F32"}
-            if other:
-                raise ValueError(f"tensors of type {', '.join(sorted(other))} instead of F32")
-            if are_states:
-                states = {key.partition(".")[0] for key in slices}
-                shapes = {f"{state}.{key}": shapes[key] for key in shapes for state in states}
-            found = {key: tuple(part.get_shape()) for key, part in slices.items()}
-            refuse_unfit(shapes, found, path, f"Restore {path.parent} from a copy.")
-            tensors = {key: content.get_tensor(key) for key in slices}
-    except RuntimeError as error:
-        if os.strerror(errno.EMFILE) in str(error):  # torch reports it as text
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path)) from None
-        raise
-    except (SafetensorError, ValueError, OverflowError) as error:
+        found = _read_header(file)
+        if are_states:
+            states = {key.partition(".")[0] for key in found}
+            shapes = {f"{state}.{key}": shapes[key] for key in shapes for state in states}
+        refuse_unfit(shapes, found, path, f"Restore {path.parent} from a copy.")
+        tensors = {key: torch.empty(shape) for key, shape in found.items()}
+        for tensor in tensors.values():
+            data = tensor.numpy().reshape(-1).view(np.uint8)
+            if file.readinto(data) != len(data):  # type: ignore[attr-defined]
+                raise ValueError("the file became shorter while it was read")
+    except ValueError as error:
         raise NoModelError(
             f"{path} is not a valid safetensors file ({error}). Restore it from a copy."
         ) from None
     for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
+        if not torch.stack(tensor.aminmax()).isfinite().all():  # needs no copy of the tensor
             raise NoModelError(
                 f"{path} is damaged: {name} has values that are not finite. "
                 "Restore the file from a copy."
             )
     return tensors
+
+
+class _Entry(BaseModel):
+    """The description of a tensor in a header."""
+
+    model_config = ConfigDict(strict=True)
+
+    dtype: str
+    shape: tuple[NonNegativeInt, ...]
+    data_offsets: tuple[int, int]
+
+
+_HEADER = TypeAdapter(dict[str, _Entry | dict[str, str]])
+
+
+def _read_header(file: BinaryIO) -> dict[str, tuple[int, ...]]:
+    """Reads the header of a safetensors file; returns the shapes in the order of the data.
+
+    Format: https://huggingface.co/docs/safetensors, section "Format". The tensors must be of type
+    fp32 and fill the file without gaps.
+
+    Raises:
+        ValueError: the header is not valid, or does not match the size of the file.
+    """
+    size = int.from_bytes(file.read(8), "little")
+    if size > _MAX_HEADER_BYTES:
+        raise ValueError(f"a header of {size} bytes")
+    try:
+        header = _HEADER.validate_json(file.read(size))
+    except ValidationError as error:
+        raise ValueError(f"its header is damaged: {error.errors()[0]['msg']}") from None
+    header.pop("__metadata__", None)
+    entries = {key: each for key, each in header.items() if isinstance(each, _Entry)}
+    other = {each.dtype for each in entries.values()} - {"F32"}
+    if other:
+        raise ValueError(f"tensors of type {', '.join(sorted(other))} instead of F32")
+    entries = dict(sorted(entries.items(), key=lambda item: item[1].data_offsets))
+    end = 0
+    for each in entries.values():
+        begin, end = end, end + 4 * math.prod(each.shape)
+        if each.data_offsets != (begin, end):
+            raise ValueError("its tensors overlap, have gaps or have other sizes than their shapes")
+    there = os.fstat(file.fileno()).st_size - 8 - size
+    if len(entries) != len(header) or there != end:
+        raise ValueError(f"{there} bytes of data, but {end} in its header")
+    return {key: each.shape for key, each in entries.items()}
 
 
 def write_tensors(

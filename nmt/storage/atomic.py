@@ -73,6 +73,9 @@ def new_directory(path: Path) -> Iterator[Path]:
     Every file in the directory is synced before the directory is renamed. `path` must be missing or
     an empty directory. After an exception, the temporary directory is removed. Temporary
     directories that killed processes left beside `path` are always removed.
+
+    Raises:
+        InputError: another process has created `path` before the block ended.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked_aside(path, Path.mkdir) as aside:
@@ -83,7 +86,11 @@ def new_directory(path: Path) -> Iterator[Path]:
                 _give_mode(Path(folder, file), mode)
                 sync(Path(folder, file))
             sync(Path(folder))
-        aside.replace(path)
+        try:
+            aside.replace(path)
+        except OSError:
+            refuse_existing(path)  # another process has created it meanwhile
+            raise
     sync(path.parent)
 
 

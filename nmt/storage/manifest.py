@@ -9,11 +9,13 @@ computed without this key.
 
 import errno
 import hashlib
+import io
 import json
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from nmt.errors import InputError, LastingError, NoModelError, of_system
 from nmt.storage import manifest_form
@@ -23,6 +25,7 @@ from nmt.storage.opening import below, small_file
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 _MAX_BYTES = 100_000_000
+_BLOCK_BYTES = 1 << 20
 
 
 class NewerFormatError(LastingError):
@@ -152,37 +155,78 @@ def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = None) -> None:
-    """Checks that files match the manifest `content`.
+    """Checks that files match the manifest `content`; raises the same errors as `verified`.
 
     Args:
         names: the files to check, or None for all files that the manifest lists.
-
-    Raises:
-        NoModelError: a file is missing or differs from the manifest; the message names the first
-            such file.
-        InputError: the operating system refuses to read a file (status 2 or 5).
     """
     for name in content["files"] if names is None else names:
-        path, expected = folder / name, content["files"].get(name)
-        if expected is None:
-            raise NoModelError(
-                f"The manifest in {folder} does not list {name}. Restore {folder} from a copy."
-            )
-        try:
-            status_of = path.stat()
-            if not stat.S_ISREG(status_of.st_mode):
-                found = "not a regular file"
-            elif status_of.st_size != expected["size"]:
-                found = f"{status_of.st_size} bytes, but {expected['size']} in the manifest"
-            else:
-                digest = file_hash(path)
-                if digest == expected["sha256"]:
-                    continue
-                found = f"sha256 {digest[:12]}…, but {expected['sha256'][:12]}… in the manifest"
-        except FileNotFoundError:
-            raise NoModelError(f"{path} is missing. Restore it from a copy.") from None
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise of_system(error) from None
-            found = "a symbolic link to itself"
-        raise NoModelError(f"{path} is damaged ({found}). Restore it from a copy.")
+        with verified(folder, content, name):
+            pass
+
+
+@contextmanager
+def verified(folder: Path, content: dict[str, Any], name: str) -> Iterator[BinaryIO]:
+    """Opens a file that the manifest `content` lists, and checks its hash when the block ends.
+
+    The bytes that the block reads are those that are hashed, so a file that changes later has no
+    effect on them. The block must read forwards, and use what it has read only after its end. If
+    the block raises an InputError, but the file is damaged, the error about the damage replaces it.
+
+    Raises:
+        NoModelError: the file is missing or differs from the manifest.
+        InputError: the operating system refuses to read the file (status 2 or 5).
+    """
+    path, expected = folder / name, content["files"].get(name)
+    if expected is None:
+        raise NoModelError(
+            f"The manifest in {folder} does not list {name}. Restore {folder} from a copy."
+        )
+    try:
+        status_of, problem = path.stat(), None
+        if not stat.S_ISREG(status_of.st_mode):
+            found = "not a regular file"
+        elif status_of.st_size != expected["size"]:
+            found = f"{status_of.st_size} bytes, but {expected['size']} in the manifest"
+        else:
+            with path.open("rb", buffering=0) as file:
+                hashing = _Hashing(file)
+                reader = io.BufferedReader(hashing, _BLOCK_BYTES)
+                try:
+                    yield reader
+                except InputError as error:
+                    problem = error
+                while reader.read(_BLOCK_BYTES):
+                    pass
+            digest = hashing.sha256.hexdigest()
+            if digest == expected["sha256"]:
+                if problem:
+                    raise problem
+                return
+            found = f"sha256 {digest[:12]}…, but {expected['sha256'][:12]}… in the manifest"
+    except FileNotFoundError:
+        raise NoModelError(f"{path} is missing. Restore it from a copy.") from None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise of_system(error) from None
+        found = "a symbolic link to itself"
+    raise NoModelError(f"{path} is damaged ({found}). Restore it from a copy.")
+
+
+class _Hashing(io.RawIOBase):
+    """A stream of a file's bytes, which are hashed as they are read."""
+
+    def __init__(self, file: io.FileIO):
+        self._file, self.sha256 = file, hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        block = memoryview(buffer)[:_BLOCK_BYTES]  # hashed while it is in the CPU's cache
+        size = self._file.readinto(block) or 0
+        self.sha256.update(block[:size])
+        return size

@@ -89,9 +89,9 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
             over.
 
     Raises:
-        InputError: the data has not been prepared, the directory contains another run, the data and
-            the tokenizer do not belong together, or ranks have different data.
-        NoModelError: the run was trained on different data, or the prepared data is damaged.
+        InputError: the data has not been prepared or is damaged, the directory contains another
+            run, the data and the tokenizer do not belong together, or ranks have different data.
+        NoModelError: the run was trained on different data.
     """
     remedy = 'Run "nmt prepare" before torchrun.' if ranks.world_size > 1 else "Run nmt prepare."
     config = with_compile_decided(config, directory)
@@ -154,6 +154,7 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     Also sets whether PyTorch uses only deterministic operations.
 
     Args:
+        start: the checkpoint, or None; its tensors are removed once they are restored.
         note: Called with messages about the model to fine-tune, if there is one.
 
     Raises:
@@ -168,6 +169,8 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
         return Training(run, loss_module, ranks.wrap(loss_module), optimizer, Best())
     folder = run.directory.checkpoint(start.step)
     restore_state(optimizer, transformer, start.optimizer, start.step, folder)
+    for restored in (start.weights, start.optimizer):
+        restored.clear()  # frees the memory, because callers keep `start`
     state = start.state
     return Training(
         run, loss_module, ranks.wrap(loss_module), optimizer, state.best.model_copy(),

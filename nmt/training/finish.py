@@ -70,15 +70,16 @@ def _mean_or_best(
     run, best = training.run, training.best
     settings = run.config.training
     by, wanted = settings.best_by, settings.average_last
-    sound = checkpoints.sound_checkpoints(
-        run.identity, wanted, log.note, settings.checkpoint_every, step
+    weights, sound = mean_weights(
+        checkpoints.sound_checkpoints(
+            run.identity, wanted, log.note, settings.checkpoint_every, step
+        )
     )
     if not sound:
         raise NoModelError(
             f"{run.directory} has no valid checkpoint left to average. Restore its checkpoints "
             "from a copy, or train again."
         )
-    weights = mean_weights(sound)
     result = _validated(training, weights, stop, step)
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(found.step for found in sound)}
     if result and best.step is not None and facts["averaged_steps"] != [best.step]:
@@ -90,12 +91,14 @@ def _mean_or_best(
         ]  # fmt: skip
     alone: list[OpenedModel] = []
     if result and settings.finished_model == "better" and best.beats(result.facts, by):
-        alone = checkpoints.sound_checkpoints(
-            run.identity, 1, log.note, settings.max_steps + 1, best.step
+        best_weights, alone = mean_weights(
+            checkpoints.sound_checkpoints(
+                run.identity, 1, log.note, settings.max_steps + 1, best.step
+            )
         )
         if alone:
             facts["averaged_steps"], best = [best.step], Best()
-            weights = mean_weights(alone)
+            weights = best_weights
             result = _validated(training, weights, stop, step)
     warnings = [] if alone else too_few(len(sound), wanted, run.directory)
     if result:

@@ -322,9 +322,12 @@ class LSTMCheckpoints:
                 step=0, best=Best(), elapsed_s=0, world_size=1, threads=threads, torch=version
             )
         folder, shapes = self._path(steps[0]), shapes_of(model.state_dict())
-        model.load_state_dict(read_tensors(folder / "model.safetensors", shapes))
-        states = read_tensors(folder / "optimizer.safetensors", shapes, are_states=True)
-        restore_state(optimizer, model, states, steps[0], folder)
+        weights, states = folder / "model.safetensors", folder / "optimizer.safetensors"
+        with weights.open("rb") as file:
+            model.load_state_dict(read_tensors(file, weights, shapes))
+        with states.open("rb") as file:
+            tensors = read_tensors(file, states, shapes, are_states=True)
+        restore_state(optimizer, model, tensors, steps[0], folder)
         return read_state(folder / "state.json")
 
     def mean(self, last: int) -> dict[str, Tensor]:

@@ -194,10 +194,10 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
 
     status = _run(arguments, run, 60 * minutes)
     if status and _seconds(run) >= 60 * minutes:
-        checkpoints = sound_checkpoints(RunDirectory(run).identity(), 1, say)
-        if not checkpoints:
+        newest = next(sound_checkpoints(RunDirectory(run).identity(), 1, say), None)
+        if newest is None:
             raise InputError(f"{run} took no step within {minutes:g} minutes. Raise --minutes.")
-        status = _run([*arguments, f"training.max_steps={checkpoints[0].step}"], run, math.inf)
+        status = _run([*arguments, f"training.max_steps={newest.step}"], run, math.inf)
     if status == Status.DIVERGED:
         raise DivergedError(f"Training diverged in {run}. See the message above.")
     if status:

@@ -471,8 +471,8 @@ def test_a_tokenizer_that_does_not_belong_to_the_data(capsys, settings, tiny_dat
     tokenizer = tmp_path / "data" / "tokenizer.model"
     tokenizer.write_bytes(tokenizer.read_bytes() + b" ")
     status, lines = refused(capsys, "train", saved(config, tmp_path))
-    assert status == 3
-    assert "tokenizer.model" in lines[0]
+    assert status == 2
+    assert "tokenizer.model is damaged" in lines[0] and "Run nmt prepare again" in lines[0]
 
 
 def test_files_that_a_configuration_names_are_named_with_their_setting(

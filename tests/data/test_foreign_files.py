@@ -29,7 +29,7 @@ def test_a_manifest_of_another_program_is_named_and_stays(settings, tmp_path: Pa
     run(settings(data__directory=str(data)))
     path.write_bytes(path.read_bytes()[:3000])  # of ours, damaged
     run(settings(data__directory=str(data)))
-    PreparedData.open(data).verify_all()
+    PreparedData.open(data).verify_files()
 
 
 @pytest.mark.parametrize("name", ["train/.tmp-notes.txt", "test_set/.tmp-mine", ".work/.tmp-notes"])

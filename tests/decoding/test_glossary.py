@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from itertools import permutations
 
@@ -22,7 +23,7 @@ from tests.fixtures.make import TRAINED
 
 CONTENT = st.sampled_from(ALLOWED[1:])
 SUFFIX = 7  # continues the word of the previous token
-KINDS = TokenKinds(np.arange(V) == SUFFIX, np.arange(V) > 3, np.arange(V) < 0)
+KINDS = TokenKinds(np.arange(V) == SUFFIX, np.arange(V) < 0, np.arange(V) < 0)
 
 TEXTS = [
     "The man reads a book.", "Where is the ship?", "", "The old man and the dog sleep.",
@@ -151,6 +152,9 @@ def test_source_terms_are_whole_words_and_the_longest_counts(text, found):
         (["dog", "a cat"], "Dog sees a Cat", ["a cat"]),
         (["dog"], "A Dog", ["dog"]),
         (["C++"], "in C++.", []),
+        (["C++", "(EU)"], "C++t und die(EU)", ["C++", "(EU)"]),
+        (["C++", "50%"], "(C++), 50%", []),
+        (["派", "派。"], "iPhone派Mini, 派。Mini", []),
     ],
 )
 def test_target_terms_are_counted_as_whole_words(targets, translation, lacking):
@@ -172,6 +176,16 @@ def test_every_translation_has_its_terms(translator, settings_, document):
         if not required:
             assert best == without
     assert sum(best != without for best, without in zip(found, free, strict=True)) >= 4
+
+
+def test_no_letter_adjoins_a_term_that_ends_in_a_symbol(translator):
+    texts = ["The man reads a book.", "The teacher buys a letter.", "The dog sees a car."]
+    for target in ("C++", "C#", "100 %", "50%", "(EU)", "Yahoo!", "Win-", "e.V."):
+        glossary = dict.fromkeys(("book", "letter", "car"), target)
+        for found in translator.translate(texts, glossary=glossary, n_best=2):
+            assert not found.unmet_terms
+            for each in (found, *found.alternatives):
+                assert re.search(rf"(?<!\w){re.escape(target)}(?!\w)", each.text), each.text
 
 
 def test_a_term_that_is_there_changes_nothing(translator):
@@ -202,6 +216,7 @@ def test_what_cannot_be_kept_is_told_by_line(translator):
     translate_stream(translator, source, target, options=options, note=notes.append)
     said = [note for note in notes if "Quatsch" in note or "Zwerg" in note]
     assert len(said) == 1 and "Line 2 of standard input" in said[0] and '"ship"' in said[0]
+    assert 'Quat…" for "ship"' in said[0] and len(said[0]) < 200
     written = [json.loads(line)["unmet_terms"] for line in target.getvalue().splitlines()]
     assert written == [[], [["ship", long]], [], [], [], []]
 

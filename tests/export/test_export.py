@@ -200,6 +200,10 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
     ours = [each.text for each in Translator.load(model, device="cpu").translate(texts)]
     each = [namespace["translate"]([text])[0] for text in texts]  # a batch has one maximum length
     assert each == ours
+    for name in ("tokenizer.model", "model.bin"):
+        (exact / name).write_bytes((exact / name).read_bytes()[:-9])
+        with pytest.raises(SystemExit, match=r"exact is damaged .* Restore it from a copy"):
+            runpy.run_path(str(exact / "translate.py"))
 
 
 def test_what_differs_from_our_translations_is_found():

@@ -203,6 +203,8 @@ def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_pa
     with pytest.raises(NoModelError, match="in the manifest"):
         Translator.load(out)
     (out / "model.bin").unlink()
+    with pytest.raises(NoModelError, match=r"model\.bin is missing\. Restore it from a copy"):
+        Translator.load(out)
     (out / "model.bin").mkdir()
     with pytest.raises(NoModelError, match=r"model\.bin is damaged \(not a regular file\)"):
         Translator.load(out)

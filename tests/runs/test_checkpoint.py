@@ -6,7 +6,8 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from nmt.cli import main
 from nmt.errors import DeniedError, InputError, NoModelError
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import average, mean_weights
-from nmt.runs.model_directory import find_model
+from nmt.runs.model_directory import OpenedModel, find_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.names import WEIGHTS
@@ -430,9 +431,25 @@ def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_p
 def test_weights_whose_sum_is_infinite_have_no_mean(save: Save, tmp_path: Path):
     for step in (1, 2):
         save(step)
-    models = [
+    models = (
         replace(model, weights={key: torch.full_like(x, 3e38) for key, x in model.weights.items()})
         for model in checkpoints.sound_checkpoints(RunDirectory(tmp_path).identity(), 2, print)
-    ]
+    )
     with pytest.raises(NoModelError, match=r"of .*step-00000002 .* exceeds the range of fp32"):
         mean_weights(models)
+
+
+def test_a_mean_needs_the_memory_of_one_model_beside_its_own(save: Save, tmp_path: Path):
+    for step in (1, 2, 3):
+        save(step)
+    read: list[weakref.ref[Tensor]] = []
+
+    def observed() -> Iterator[OpenedModel]:
+        for model in checkpoints.sound_checkpoints(RunDirectory(tmp_path).identity(), 3, print):
+            assert not any(tensor() is not None for tensor in read)
+            read.extend(map(weakref.ref, model.weights.values()))
+            yield model
+            del model
+
+    mean, models = mean_weights(observed())
+    assert [model.step for model in models] == [3, 2, 1] and len(read) == 3 * len(mean)

@@ -165,6 +165,13 @@ def test_outputs_that_exist_are_refused(tmp_path: Path):
     for path in (tmp_path / "empty", tmp_path / "empty" / "x"):
         with pytest.raises(InputError, match="not an empty directory"):
             atomic.refuse_existing(path)
+    with (
+        pytest.raises(InputError, match="late exists and is not an empty directory"),
+        atomic.new_directory(tmp_path / "late"),
+        atomic.new_directory(tmp_path / "late") as folder,
+    ):
+        (folder / "x").write_text("")
+    assert listing(tmp_path) == ["empty", "late"]
 
 
 def test_an_empty_folder_that_cannot_be_replaced_is_refused_at_once(tmp_path: Path, monkeypatch):
@@ -236,6 +243,19 @@ def check(folder: Path) -> None:
 def test_what_was_written_verifies(described: Path):
     check(described)
     assert manifest.read(described, "model")["files"].keys() == {"a", "deep/b"}
+
+
+def test_the_bytes_that_are_read_are_those_that_are_verified(described: Path):
+    path, content = described / "a", manifest.read(described, "model")
+    original = path.read_bytes()
+    with manifest.verified(described, content, "a") as file:
+        assert file.read() == original
+        path.write_bytes(bytes(256))
+    with (
+        pytest.raises(NoModelError, match=r"sha256 .* in the manifest"),
+        manifest.verified(described, content, "a") as file,
+    ):
+        raise InputError(f"{file.read()!r} has another form")  # the damage explains it
 
 
 @hypothesis_settings(

@@ -69,7 +69,8 @@ def prepack(transformer: Transformer, precision: Precision) -> None:
     elif not has_onednn(transformer.embedding.dtype):
         return
     make = Int8Linear if precision == "int8" else PrepackedLinear
-    for module in list(transformer.modules()):
+    # without the layers that are replaced, so that the memory of each is freed at once
+    for module in [each for each in transformer.modules() if not isinstance(each, Linear)]:
         for name, child in module.named_children():
             if isinstance(child, Linear):
                 setattr(module, name, make(child.weight, child.bias))
