@@ -32,10 +32,8 @@ class Board:
 
     def close(self) -> None:
         """Flushes and closes the event file."""
-        try:
-            self._writer.close()
-        finally:
-            threading.excepthook = self._former_hook
+        self._writer.close()  # if it fails, the thread may still be running
+        threading.excepthook = self._former_hook
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
         """Prints no traceback for TensorBoard's thread, whose error the next write raises again."""
