@@ -3,10 +3,12 @@
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 from nmt import __version__
-from nmt.cli.terminal import flush_output
+from nmt.cli.flags import any_path
+from nmt.cli.terminal import flush_output, print_result
 from nmt.errors import InputError
 
 
@@ -25,6 +27,14 @@ class Command:
 
 class _Parser(argparse.ArgumentParser):
     """An argument parser that raises InputError for wrong usage, or if help cannot be printed."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.register("type", Path, any_path)
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Prints help or the version; argparse would ignore an error, and writes nothing else."""
+        print_result(message.removesuffix("\n"))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Writes the buffered help before exiting."""
