@@ -203,8 +203,8 @@ def _check(directory: Path) -> None:
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """Returns a unique name for each path: its last components, as few as necessary."""
-    for count in range(1, max(len(path.parts) for path in paths) + 1):
-        names = [str(Path(*path.parts[-count:])) for path in paths]
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        names = [str(Path(*path.parts[-length:])) for path in paths]
         if len(set(names)) == len(names):
             break
     return names
