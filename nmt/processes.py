@@ -7,9 +7,10 @@ import tempfile
 import threading
 from multiprocessing import connection, resource_tracker
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 from nmt import signals
-from nmt.errors import ArgumentError
+from nmt.errors import ArgumentError, InputError
 
 
 def cores() -> int:
@@ -28,6 +29,19 @@ def need_no_temporary_directory() -> None:
         tempfile.gettempdir()
     except FileNotFoundError:
         tempfile.tempdir = "/tmp"
+
+
+def need_current_directory() -> None:
+    """Raises InputError if the current directory was removed.
+
+    The import of torch requires the directory, and so does a process that is spawned.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise InputError(
+            "The current directory no longer exists. Change to another directory."
+        ) from None
 
 
 def refuse_forked(pid: int) -> None:

@@ -196,12 +196,14 @@ class Translator:
 
         Raises:
             NoModelError: there is no usable model.
-            ArgumentError: the device does not exist or does not support `precision`, the
-                vocabularies of an ensemble differ, `shortlist` is not supported, or an exported
-                model does not support an argument.
+            ArgumentError: `path` is empty, the device does not exist or does not support
+                `precision`, the vocabularies of an ensemble differ, `shortlist` is not supported,
+                or an exported model does not support an argument.
         """
         if isinstance(ensemble, str | Path):
             raise ArgumentError("{ensemble} must be a list of paths, not one path: {}.", ensemble)
+        if not str(path):
+            raise ArgumentError("{path} is empty. Specify a model, checkpoint or run directory.")
         if is_exported(path):
             refuse_unsupported(precision=precision, ensemble=ensemble, shortlist=shortlist)
             exported = load_exported(Path(path), device)

@@ -34,6 +34,8 @@ def test_a_text_gives_a_translation_and_texts_give_as_many():
 
 
 def test_a_translator_says_what_is_wrong_and_what_it_is():
+    with pytest.raises(nmt.ArgumentError, match="path is empty"):
+        nmt.Translator.load("")
     translator = nmt.Translator.load(TRAINED / "run", device="cpu")
     assert (translator.source_language, translator.target_language) == ("en", "de")
     with pytest.raises(nmt.ArgumentError, match=r"no option beam_size\. Did you mean beam\?"):

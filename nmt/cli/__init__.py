@@ -7,7 +7,6 @@ only when they run, so that `nmt --help` is fast.
 import os
 import traceback
 from collections.abc import Mapping
-from pathlib import Path
 
 from nmt.cli import (
     attention,
@@ -116,20 +115,15 @@ def _status_of(argv: list[str] | None) -> int:
 
 
 def _check_directories() -> None:
-    """Checks that the current directory exists, because importing torch requires it.
+    """Prepares for a missing temporary directory, and checks the current directory.
 
     Raises:
         InputError: the current directory was removed.
     """
-    from nmt.processes import need_no_temporary_directory
+    from nmt.processes import need_current_directory, need_no_temporary_directory
 
     need_no_temporary_directory()
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        raise InputError(
-            "The current directory no longer exists. Change to another directory."
-        ) from None
+    need_current_directory()
 
 
 def _refused(error: InputError, flags: Mapping[str, str]) -> int:

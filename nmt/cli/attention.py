@@ -1,9 +1,8 @@
 """`nmt attention`: plots attention weights."""
 
 import argparse
-from pathlib import Path
 
-from nmt.cli.flags import add_model
+from nmt.cli.flags import add_model, output_file
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
@@ -14,7 +13,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="TEXT",
                         help="translation of the sentence (default: the translation by the "
                              "model)")  # fmt: skip
-    parser.add_argument("--output", type=Path, required=True, metavar="F",
+    parser.add_argument("--output", type=output_file, required=True, metavar="F",
                         help="output file: an interactive page if its name ends in .html, or a "
                              "plot of all heads if it ends in .png (needs the extra "
                              "plots)")  # fmt: skip

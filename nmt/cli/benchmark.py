@@ -10,6 +10,7 @@ from nmt.cli.flags import (
     add_decoding,
     add_overrides,
     load_config,
+    output_file,
     positive,
     search_options,
 )
@@ -32,7 +33,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         )
         add(sub)
         sub.add_argument("--json", action="store_true", help="print JSON")
-        sub.add_argument("--picture", type=Path, metavar="F.svg", help="plot the result")
+        sub.add_argument("--picture", type=output_file, metavar="F.svg", help="plot the result")
         flags = flag_names(sub) | {"output": "--picture"}
         sub.set_defaults(measure=measure, flags=flags, program=sub.prog)
 

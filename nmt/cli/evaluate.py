@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from nmt.cli.flags import add_decoding, add_model, search_options
+from nmt.cli.flags import add_decoding, add_model, output_file, search_options
 from nmt.cli.parser import Command
 from nmt.cli.terminal import print_result, say
 
@@ -41,7 +41,9 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                              "or none (default: the tokenizer for the target language, "
                              "usually 13a)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--output", type=Path, metavar="F", help="file to write translations to")
+    parser.add_argument(
+        "--output", type=output_file, metavar="F", help="file to write translations to"
+    )
     add_decoding(parser, precision="fp32")
 
 

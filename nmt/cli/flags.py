@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,7 @@ def add_decoding(
     parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
 ) -> None:
     """Adds the flags for beam search that `search_options` reads, and the flags of `add_device`."""
-    parser.add_argument("--beam", type=positive, metavar="N",
+    parser.add_argument("--beam", type=beam_size, metavar="N",
                         help="beam size; 1 is greedy search "
                              "(default: the model's decoding.beam)")  # fmt: skip
     parser.add_argument("--length-penalty", type=_number, metavar="A",
@@ -81,7 +82,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", action="store_true",
                         help="sample translations instead of using beam search; "
                              "--n-best N prints N independent samples")  # fmt: skip
-    parser.add_argument("--mbr", type=positive, metavar="N",
+    parser.add_argument("--mbr", type=beam_size, metavar="N",
                         help="minimum Bayes risk decoding: from N samples, choose the "
                              "sample with the highest mean chrF against all samples; "
                              "--n-best prints this chrF as the score")  # fmt: skip
@@ -121,12 +122,30 @@ def add_device(
                              f"of at most 0.2 (default: {precision})")  # fmt: skip
 
 
-def positive(text: str) -> int:
-    """Parses the value of a flag that takes a positive whole number."""
+def positive(text: str, most: int = 10**9) -> int:
+    """Parses the value of a flag that takes a whole number from 1 to `most`."""
     value = int(text) if text.isdecimal() else 0
-    if not 1 <= value <= 10**9:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, not {text}")
+    if not 1 <= value <= most:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {most:,}, not {text}")
     return value
+
+
+processes = partial(positive, most=256)
+beam_size = partial(positive, most=1000)  # nmt.config.MAX_BEAM, without importing pydantic
+
+
+def any_path(text: str) -> Path:
+    """Parses a path; refuses an empty path, which Path reads as the current directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return Path(text)
+
+
+def output_file(text: str) -> Path:
+    """Parses the path of an output file; refuses a final slash, which Path removes."""
+    if text.endswith("/"):
+        raise argparse.ArgumentTypeError(f"must be a file, not the directory {text}")
+    return any_path(text)
 
 
 def _seed(text: str) -> int:

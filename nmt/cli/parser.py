@@ -5,10 +5,12 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
+from pathlib import Path
 from typing import Any, NoReturn
 
 from nmt import __version__
-from nmt.cli.terminal import flush_output
+from nmt.cli.flags import any_path
+from nmt.cli.terminal import flush_output, print_result
 from nmt.errors import InputError
 
 
@@ -31,6 +33,10 @@ class _Parser(argparse.ArgumentParser):
     For a misspelled option, command or choice, the error suggests the most similar one. (argparse
     can suggest commands and choices only from Python 3.14 on, and never options.)
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.register("type", Path, any_path)
 
     def parse_known_args(self, args=None, namespace=None):
         """Checks the options first, because argparse first reports those that are missing."""
@@ -58,6 +64,10 @@ class _Parser(argparse.ArgumentParser):
             name = [*action.option_strings, "command"][0]
             raise InputError(f"Unknown {name} {value}. Did you mean {near[0]}?")
         super()._check_value(action, value)
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Prints help or the version; argparse would ignore an error, and writes nothing else."""
+        print_result(message.removesuffix("\n"))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Writes the buffered help before exiting."""

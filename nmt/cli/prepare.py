@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from nmt.cli.flags import add_config, load_config, placing_settings, positive
+from nmt.cli.flags import add_config, load_config, placing_settings, processes
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
-    parser.add_argument("--processes", type=positive, metavar="N",
+    parser.add_argument("--processes", type=processes, metavar="N",
                         help="maximum number of processes, each of which needs up to "
                              "200 MB (default: one per CPU core, at most 6); does "
                              "not change the result")  # fmt: skip

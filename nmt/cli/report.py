@@ -3,13 +3,16 @@
 import argparse
 from pathlib import Path
 
+from nmt.cli.flags import output_file
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
-    parser.add_argument("--output", type=Path, required=True, metavar="F.html", help="HTML file")
+    parser.add_argument(
+        "--output", type=output_file, required=True, metavar="F.html", help="HTML file"
+    )
     parser.add_argument("--contrastive", type=Path, metavar="F",
                         help="also compute the accuracy on contrastive pairs in a file, as nmt "
                              "evaluate does")  # fmt: skip

@@ -5,7 +5,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nmt.cli.flags import add_device, add_model, positive
+from nmt.cli.flags import add_device, add_model, positive, processes
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
@@ -37,7 +37,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", type=positive, default=256, metavar="N",
                         help="maximum number of waiting requests; further requests "
                              "get status 429 (default: 256)")  # fmt: skip
-    parser.add_argument("--processes", type=positive, metavar="N",
+    parser.add_argument("--processes", type=processes, metavar="N",
                         help="number of model processes, which share the CPU cores "
                              "(default: 2 on a CPU, 1 on a GPU or for an exported "
                              "model)")  # fmt: skip

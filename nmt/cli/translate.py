@@ -4,7 +4,15 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from nmt.cli.flags import add_decoding, add_model, add_sampling, positive, search_options
+from nmt.cli.flags import (
+    add_decoding,
+    add_model,
+    add_sampling,
+    beam_size,
+    output_file,
+    positive,
+    search_options,
+)
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 from nmt.lines.formats import ABOUT_FORMATS, Format
@@ -15,7 +23,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", type=Path, metavar="F",
                         help="file to translate, plain or compressed (default: "
                              "standard input)")  # fmt: skip
-    parser.add_argument("--output", type=Path, metavar="F",
+    parser.add_argument("--output", type=output_file, metavar="F",
                         help="output file, compressed if its name ends in .gz, .bz2 or .xz; "
                              "created only when the translation is complete (default: standard "
                              "output)")  # fmt: skip
@@ -28,7 +36,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="divide the input into N parts, and translate only part I "
                              "(counted from 1); the N outputs, concatenated in order, "
                              "are the output for the whole input")  # fmt: skip
-    parser.add_argument("--n-best", type=positive, metavar="N",
+    parser.add_argument("--n-best", type=beam_size, metavar="N",
                         help="print N lines per sentence, each with an index, a "
                              "score and a text, separated by tabs; the score is the "
                              "log-probability divided by the length penalty, or 0 "
@@ -52,7 +60,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-repeat-ngram", type=positive, metavar="N",
                         help="prevent sequences of N tokens from occurring twice in "
                              "a translation")  # fmt: skip
-    parser.add_argument("--alignment", type=Path, metavar="F",
+    parser.add_argument("--alignment", type=output_file, metavar="F",
                         help="output file for word alignments, one line per output "
                              "line; for example, 0-0 1-2 aligns the first source word "
                              "with the first target word, and the second source word "

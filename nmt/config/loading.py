@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from nmt.config.comparing import differences
 from nmt.config.problems import described
-from nmt.config.settings import Config, Model
+from nmt.config.settings import Config, Model, with_home
 from nmt.config.strict_yaml import KeyPath, inline, parse, read
 from nmt.errors import ArgumentError, InputError
 from nmt.storage import names
@@ -104,7 +104,8 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
     origin = training.get("initialize_from") if isinstance(training, dict) else None
     if not isinstance(origin, str) or not origin:
         return None
-    folders = (Path(origin), Path(origin, names.MODEL), Path(str(training.get("run_directory"))))  # type: ignore[union-attr]
+    origin, run = with_home(origin), with_home(str(training.get("run_directory")))  # type: ignore[union-attr]
+    folders = (Path(origin), Path(origin, names.MODEL), Path(run))
     for folder in folders:
         if (folder / names.CONFIG).is_file():
             return load_resolved(folder / names.CONFIG)

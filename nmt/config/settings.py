@@ -2,15 +2,18 @@
 
 The settings are in the order of a configuration file. `BASE` contains the settings of the paper's
 base model (Vaswani et al., 2017), which `nmt config` prints. Relative paths are resolved against
-the current directory, so that the same configuration works in several checkouts. Paths are stored
-as written, so that a run can be resumed after the directory tree with all its files has been moved.
+the current directory, so that the same configuration works in several checkouts. In all paths, `~`
+is the home directory. Apart from that, paths are stored as written, so that a run can be resumed
+after the directory tree with all its files has been moved.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -29,6 +32,14 @@ Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Width = Annotated[int, Field(ge=1, le=100_000)]
 Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
+
+
+def with_home(path: str) -> str:
+    """Replaces a leading `~` with the home directory; a shell does not in KEY=VALUE arguments."""
+    return os.path.expanduser(path)  # noqa: PTH111, because a Path would change "./x" to "x"
+
+
+PathName = Annotated[Word, AfterValidator(with_home)]
 Probability = Annotated[float, Field(ge=0, le=0.99)]
 Decay = Annotated[float, Field(ge=0, le=0.999999)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
@@ -120,7 +131,9 @@ class Corpus(Section):
 class Hub(Corpus):
     """A dataset on the Hugging Face Hub, or in a local directory with the same layout."""
 
-    hub: Word = Field(description="name of the dataset, such as wmt/wmt14, or a local directory")
+    hub: PathName = Field(
+        description="name of the dataset, such as wmt/wmt14, or a local directory"
+    )
     name: Word | None = Field(
         default=None, description="configuration of the dataset, such as de-en"
     )
@@ -138,14 +151,14 @@ class Hub(Corpus):
 class TextFiles(Section):
     """Two text files that are aligned line by line."""
 
-    source: Word = Field(description="source file, one sentence per line, plain or compressed")
-    target: Word = Field(description="target file; line i is the translation of line i")
+    source: PathName = Field(description="source file, one sentence per line, plain or compressed")
+    target: PathName = Field(description="target file; line i is the translation of line i")
 
 
 class TsvFile(Section):
     """A file with tab-separated columns."""
 
-    path: Word = Field(description="path of the file, plain or compressed")
+    path: PathName = Field(description="path of the file, plain or compressed")
     source_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
         default=0, description="number of the source column, counted from 0"
     )
@@ -158,7 +171,7 @@ class TsvFile(Section):
 class ColumnsFile(Section):
     """A file with named columns."""
 
-    path: Word = Field(description="path of the file")
+    path: PathName = Field(description="path of the file")
     source_column: Word = Field(description=_SOURCE_NAME)
     target_column: Word = Field(description=_TARGET_NAME)
     loss_weight_column: Word | None = _LOSS_WEIGHT
@@ -212,7 +225,7 @@ else:
 class Data(Section):
     """The settings for the languages, the corpora and the cleaning."""
 
-    directory: Word = Field(description="directory of the prepared data")
+    directory: PathName = Field(description="directory of the prepared data")
     source_language: Word = Field(description="code of the language to translate from, such as en")
     target_language: Word = Field(description="code of the language to translate into, such as de")
     max_length: Annotated[int, Field(ge=2, le=100_000)] = Field(
@@ -245,7 +258,7 @@ class Tokenizer(Section):
         "text, it is always a single token; vocabulary_size includes the symbols. A symbol that "
         "does not occur in the training targets never occurs in a translation",
     )
-    model: Word | None = Field(
+    model: PathName | None = Field(
         default=None,
         description="an existing SentencePiece model, BPE or unigram, to use instead of training "
         "one. Its normalization is kept; pieces for padding, BOS and EOS are added if they are "
@@ -350,7 +363,9 @@ MAY_CHANGE = frozenset(
 class Training(Section):
     """The settings for training (§5) and for keeping checkpoints."""
 
-    run_directory: Word = Field(description="directory for the checkpoints, the log and the model")
+    run_directory: PathName = Field(
+        description="directory for the checkpoints, the log and the model"
+    )
     max_steps: Positive = _paper("training.max_steps", "total number of optimizer steps")
     max_hours: Hours | None = Field(
         default=None,
@@ -449,7 +464,7 @@ class Training(Section):
         "validation by best_by (without data.validation, the mean); ema: the moving average after "
         "the last step (see ema_decay)",
     )
-    initialize_from: Word | None = Field(
+    initialize_from: PathName | None = Field(
         default=None,
         description="directory of the model, checkpoint or run to fine-tune",
     )

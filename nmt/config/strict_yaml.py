@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from nmt.errors import InputError
 from nmt.storage.opening import small_file
@@ -108,6 +109,11 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
         mark = error.context_mark if remedy == _COLON else error.problem_mark
         line = f":{(mark or error.problem_mark).line + 1}" if error.problem_mark else ""
         raise InputError(f"{name}{line}: Invalid YAML ({error.problem}).{remedy}") from None
+    except ReaderError as error:
+        line = f":{text.count(chr(10), 0, error.position) + 1}"
+        raise InputError(
+            f"{name}{line}: Invalid YAML (the character U+{error.character:04X} is not allowed)."
+        ) from None
     except RecursionError:
         raise InputError(f"{name}: The YAML is nested too deeply.") from None
     except (yaml.YAMLError, ValueError) as error:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from nmt import signals
 from nmt.errors import InputError
-from nmt.processes import cores, end_with_parent, start_deaf
+from nmt.processes import cores, end_with_parent, need_current_directory, start_deaf
 
 # The limit saves memory: each worker needs 110 to 200 MB (more if sentences are longer), and six
 # workers need less than 1.5 GB. The parent process reads the corpora about eight times as fast as
@@ -42,7 +42,7 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
         processes: maximum number of processes.
 
     Raises:
-        InputError: a process was killed (status 2).
+        InputError: a process was killed, or the current directory was removed (status 2).
         Exception: the first exception that `function` raises.
     """
     if processes == 1:
@@ -102,6 +102,7 @@ class _Worker:
 
     def start(self) -> None:
         """Starts the process, with signals blocked."""
+        need_current_directory()  # a spawned process changes to it
         with _no_stop():  # a process that is interrupted while it starts prints a traceback
             start_deaf(self._process)
         self._theirs.close()  # so that reading ends when the process does
@@ -126,7 +127,10 @@ class _Worker:
         self._process.join()
         status = self._process.exitcode or 0
         if status >= 0:
-            raise RuntimeError(f"a worker process ended with exit status {status}")
+            raise InputError(
+                f"Worker process {self._process.pid} ended with status {status}. Run the command "
+                "again."
+            )
         raise InputError(
             f"Worker process {self._process.pid} was terminated by a signal "
             f"({signal.strsignal(-status)}). If memory ran out, lower the number of processes; "

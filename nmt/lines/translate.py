@@ -4,6 +4,7 @@ Lines are collected in windows, which the translator sorts by length. A window i
 is full or when the input pauses.
 """
 
+import codecs
 import contextlib
 import io
 import sys
@@ -18,7 +19,7 @@ from nmt.decoding.glossary import Glossary
 from nmt.decoding.translation import Term
 from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
-from nmt.errors import ArgumentError, Note, count
+from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.lines.files import check_output, input_file, is_stream, opened_input, opened_output
 from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
 from nmt.lines.writer import LineNumbers, LineOptions, LineWriter, TranslatedWindow
@@ -289,6 +290,8 @@ def _translate_markup(
 ) -> None:
     """Translates an HTML or XML document; reads all of `source` first."""
     data = source.read()
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{name} is UTF-16. Convert it to UTF-8, for example with iconv.")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -113,7 +113,7 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
 def _missing(run: RunRecord) -> list[str]:
     """Returns a line for each part that is missing from the page, with the reason."""
     reasons = list(run.missing)
-    if not run.log:
+    if not run.log and not RunDirectory(run.directory).models():
         reasons.append("curves: nothing is logged yet")
     if not run.config.data.test:
         reasons.append("test scores: data.test is empty")

@@ -4,6 +4,7 @@ Files that cannot be read are listed on the page. A report is therefore possible
 still training, the prepared data was deleted, or the model is damaged.
 """
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,10 +12,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from nmt.config import Config
-from nmt.errors import InputError, Note
+from nmt.errors import InputError, Note, count
 from nmt.evaluation.analysis import Analysis
 from nmt.evaluation.bleu import language_of
 from nmt.evaluation.contrastive import Contrastive, contrastive_accuracy, read_contrastive
@@ -26,7 +27,7 @@ from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
 from nmt.storage.opening import small_file
-from nmt.training.run_log import read_log
+from nmt.training.run_log import log_lines
 from nmt.translator import Translator
 
 _MAX_TEST_BYTES = 200_000_000
@@ -55,6 +56,21 @@ class TestScores(BaseModel):
         if not len(self.sources) == len(self.references) == len(self.translations) > 0:
             raise ValueError("sources, references and translations differ in number")
         return self
+
+    @classmethod
+    def of_file(cls, data: bytes) -> Self:
+        """Reads the content of a file; raises ValueError if it is damaged."""
+        content = json.loads(data)
+        if not isinstance(content, dict):
+            raise ValueError("not an object")
+        if content.pop("sha256", None) != manifest.value_hash(content):
+            raise ValueError("another hash than in the file")
+        return cls.model_validate(content)
+
+    def as_file(self) -> bytes:
+        """Returns the content of the file: the fields, and their hash under the key `sha256`."""
+        content = self.model_dump(mode="json")
+        return manifest.file_of(content | {"sha256": manifest.value_hash(content)})
 
 
 @dataclass(frozen=True)
@@ -189,8 +205,8 @@ def _check(directory: Path) -> None:
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """Returns a unique name for each path, from as few of its last components as possible."""
-    for count in range(1, max(len(path.parts) for path in paths) + 1):
-        names = [str(Path(*path.parts[-count:])) for path in paths]
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        names = [str(Path(*path.parts[-length:])) for path in paths]
         if len(set(names)) == len(names):
             break
     return names
@@ -223,8 +239,35 @@ def _read(directory: Path, name: str, judge: Judge | None, note: Note) -> RunRec
     if model and config.data.test:
         test = tried(lambda: test_scores(run, config, model["sha256"], note))
     judged = tried(lambda: judge(run.model)) if model and judge else None
-    log = read_log(directory)
+    lines = list(log_lines(directory))
+    log = [entry for entry in lines if entry]
+    for fault in _log_faults(run, log, len(lines) - len(log), model):
+        missing.append(fault)
+        note(f"nmt: warning: The report is incomplete. {fault}")
     return RunRecord(directory, name, config, info(config), log, model, test, judged, data, missing)
+
+
+def _log_faults(
+    run: RunDirectory, log: list[dict[str, Any]], invalid: int, model: dict[str, Any] | None
+) -> list[str]:
+    """Returns the problems with a run's log.
+
+    Args:
+        log: the valid entries.
+        invalid: the number of invalid lines.
+        model: the manifest of the finished model, whose step is the step of the last entry.
+    """
+    faults = []
+    if not log and run.models():
+        faults.append(f"{run.log} is missing or has no valid entry. Restore it from a copy.")
+    elif model and (last := max(entry["step"] for entry in log)) < model["step"]:
+        faults.append(
+            f"{run.log} ends at step {last:,}, but the finished model is from step "
+            f"{model['step']:,}. Restore it from a copy."
+        )
+    if invalid:
+        faults.append(f"{run.log} has {count(invalid, 'invalid line')}, which the report skips.")
+    return faults
 
 
 def _judge(file: Path, note: Note) -> Judge:
@@ -236,9 +279,9 @@ def _judge(file: Path, note: Note) -> Judge:
 
 
 def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
-    """Returns the scores saved in the run if they belong to the model, otherwise computes them.
+    """Returns the scores saved in the run if they are undamaged and belong to the model.
 
-    New scores are saved if the run is writable.
+    Otherwise, computes the scores. New scores are saved if the run is writable.
 
     Args:
         config: the run's configuration, which must have a test set.
@@ -248,11 +291,11 @@ def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note
     convention = CONVENTIONS.get(language_of(config.data.target_language))
     try:
         if path.is_file():  # reading a pipe would block
-            kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
+            kept = TestScores.of_file(small_file(path, _MAX_TEST_BYTES))
             is_of_today = kept.scores.get("paper_bleu_convention") == convention
             if kept.model_sha256 == model_sha256 and is_of_today:
                 return kept
-    except (OSError, InputError, ValidationError):
+    except (OSError, InputError, ValueError, RecursionError):
         pass  # missing or damaged: score again
     note(f"Translating the test set with {run.model}. The scores will be saved in {path}.")
     found = evaluate(run.model, analysis=True, note=note)
@@ -267,7 +310,7 @@ def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note
     )
     try:
         path.parent.mkdir(exist_ok=True)
-        write_file(path, test.model_dump_json(indent=1) + "\n")
+        write_file(path, test.as_file())
     except OSError as error:
         if os.access(run.path, os.W_OK):
             raise

@@ -1,5 +1,6 @@
 """Logs a run to TensorBoard: curves, sample translations, attention plots, settings and scores."""
 
+import threading
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -26,11 +27,18 @@ class Board:
     def __init__(self, folder: Path, step: int):
         from torch.utils.tensorboard import SummaryWriter  # slow to import and not always needed
 
+        self._former_hook, threading.excepthook = threading.excepthook, self._thread_failed
         self._folder, self._writer = folder, SummaryWriter(folder, purge_step=step + 1)
 
     def close(self) -> None:
         """Flushes and closes the event file."""
-        self._writer.close()
+        self._writer.close()  # if it fails, the thread may still be running
+        threading.excepthook = self._former_hook
+
+    def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
+        """Prints no traceback for TensorBoard's thread, whose error the next write raises again."""
+        if not type(failure.thread).__module__.startswith("tensorboard."):
+            self._former_hook(failure)
 
     def step(self, facts: dict[str, Any]) -> None:
         """Writes the values of a training step.

@@ -179,10 +179,15 @@ def world_size() -> int:
     """Returns the number of processes that torchrun has started; 1 without torchrun.
 
     Raises:
-        InputError: WORLD_SIZE is not a positive integer, or RANK or LOCAL_RANK is not less than
-            WORLD_SIZE.
+        InputError: WORLD_SIZE is not a positive integer, RANK is missing, or RANK or LOCAL_RANK is
+            not less than WORLD_SIZE.
     """
     size = _number("WORLD_SIZE", 1, least=1)
+    if size > 1 and "RANK" not in os.environ:
+        raise InputError(
+            f"WORLD_SIZE is {size} in the environment, but RANK is not set. Start the processes "
+            "with torchrun, or unset WORLD_SIZE."
+        )
     for name in ("RANK", "LOCAL_RANK"):
         if (rank := _number(name, 0)) >= size:
             raise InputError(

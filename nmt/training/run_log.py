@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,15 +22,17 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     A valid entry is a complete line with a JSON object that has an integer `step`. Other lines, for
     example lines that a crash truncated, are skipped.
     """
+    return [entry for entry in log_lines(run) if entry]
+
+
+def log_lines(run: Path) -> Iterator[dict[str, Any] | None]:
+    """Yields the entry in each line of a run's log, or None for an invalid line."""
     path = RunDirectory(run).log
     if not path.is_file():
-        return []
-    found = []
+        return
     with path.open("rb") as file:
         while text := file.readline(_MAX_LINE_BYTES):
-            line = _sound_line(text) if text.endswith(b"\n") else None
-            found += [line] if line else []
-    return found
+            yield _sound_line(text) if text.endswith(b"\n") else None
 
 
 def _sound_line(text: bytes) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import torch
 from nmt.cli import COMMANDS, main
 from nmt.cli.parser import new_parser
 from nmt.cli.terminal import say
-from nmt.config import Config, Decoding, Training
+from nmt.config import MAX_BEAM, Config, Decoding, Training
 from nmt.decoding import batched_search, loading
 from nmt.errors import ArgumentError
 from nmt.lines.translate import LineOptions
@@ -263,6 +263,22 @@ def test_what_may_begin_with_hyphens_or_be_abbreviated(monkeypatch):
 def test_what_is_missing_or_conflicts_is_told_first(words: str, message: str, capsys):
     assert main(words.split()) == 2
     assert capsys.readouterr().err.startswith(f"nmt: error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        ("translate M --beam", f"{MAX_BEAM:,}"),
+        ("translate M --n-best", f"{MAX_BEAM:,}"),
+        ("translate M --mbr", f"{MAX_BEAM:,}"),
+        ("serve M --processes", "256"),
+        ("prepare M --processes", "256"),
+    ],
+)
+def test_a_number_that_is_too_small_or_too_large_is_told_its_range(words: str, most: str, capsys):
+    for value in ("-1", str(int(most.replace(",", "")) + 1)):
+        assert main([*words.split(), value]) == 2
+        assert f": must be a whole number from 1 to {most}, not {value}." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["-0.1", "100.1", "1e308", "nan", "inf", "x"])

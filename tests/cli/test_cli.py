@@ -231,16 +231,18 @@ def test_r21_closed_streams(model: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("words", "stream", "status"), [("--help", 1, 5), ("config", 1, 5), ("config none", 2, 2)]
+    ("words", "stream", "status"),
+    [("--help", 1, 5), ("--version", 1, 5), ("config", 1, 5), ("config none", 2, 2)],
 )
-def test_r21_status_of_full_streams(words: str, stream: int, status: int):
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_r21_status_of_full_streams(words: str, stream: int, status: int, unbuffered: bool):
     """The interpreter's own status would be 120, if it cannot write at its end."""
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "nmt", *words.split()],
             stdout=full if stream == 1 else subprocess.DEVNULL,
             stderr=full if stream == 2 else subprocess.PIPE,
-            env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
+            env=os.environ | {"PYTHONUNBUFFERED": "1" if unbuffered else ""},
             timeout=PATIENCE_S,
         )
     assert ended.returncode == status
@@ -529,6 +531,14 @@ def test_output_mistakes(capsys, model: Path, tmp_path: Path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("")
     assert refused(capsys, "average", model, "--last", 1, "--output", tmp_path / "full")[0] == 2
+    for flag, path, problem in (
+        ("--output", f"{tmp_path}/nothing/", "must be a file, not the directory"),
+        ("--output", "", "must not be empty"),
+        ("--input", "", "must not be empty"),
+    ):
+        _, [line] = refused(capsys, "translate", model, flag, path)
+        assert line.startswith(f"nmt: error: Argument {flag}: {problem}")
+    assert not (tmp_path / "nothing").exists()
     assert refused(capsys, "translate", tmp_path / "nothing")[0] == 2
     assert refused(capsys, "translate", model, "--input", tmp_path / "nothing")[0] == 2
     assert (

@@ -73,6 +73,21 @@ def test_paths_are_relative_to_where_the_command_is_run_and_base_to_its_file(
     assert (config.data.directory, config.training.run_directory) == ("data/x", "runs/y")
 
 
+def test_a_tilde_in_any_path_is_the_home_directory(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    corpora = [
+        "{hub: ~/a, split: train}", "{text: {source: ~/a, target: ~/a}}", "{tsv: {path: ~/a}}",
+        "{parquet: {path: ~/a, source_column: s, target_column: t}}",
+        "{jsonl: {path: ~/a, source_column: s, target_column: t}}",
+    ]  # fmt: skip
+    origin = write(tmp_path, load(write(tmp_path, GOOD)).to_yaml(), "config.yaml").parent
+    paths = [f"data.train=[{', '.join(corpora)}]", "data.directory=~/d", "tokenizer.model=~/m"]
+    text = load(tmp_path / "c.yaml", [*paths, "training.run_directory=~/r"]).to_yaml()
+    assert "~" not in text and text.count(str(tmp_path)) == 9
+    tuned = load(tmp_path / "c.yaml", ["training.initialize_from=~/"])
+    assert tuned.training.initialize_from == f"{origin}/"
+
+
 def test_r18_a_base_that_leads_back(tmp_path: Path):
     write(tmp_path, "base: b.yaml\n", "a.yaml")
     assert "form a cycle" in problems(write(tmp_path, "base: a.yaml\n", "b.yaml"))[0]

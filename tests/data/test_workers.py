@@ -95,6 +95,14 @@ def test_a_killed_worker_and_failing_tasks_end_all(tmp_path: Path) -> None:
         workers.run(note, failing(), 2)
 
 
+def test_a_current_directory_that_was_removed_is_one_line(tmp_path: Path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(InputError, match="current directory no longer exists"):
+        workers.run_apart(time.sleep, 0)
+    assert capfd.readouterr().err == ""
+
+
 def test_signals_are_for_the_parent_alone(tmp_path: Path) -> None:
     """Ctrl-C signals all processes of a terminal."""
     workers.run(interrupt_itself, tasks(tmp_path, 3), 2)

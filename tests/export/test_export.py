@@ -330,7 +330,7 @@ def test_the_scores_on_a_card_are_those_kept_of_that_very_model(tmp_path: Path, 
     analysis = Analysis(1, 1.0, *[Faults(0, 0, 0)] * 2, [], None, None, [])
     kept = TestScores(model_sha256=sha256, scores=scores, analysis=analysis, **texts)
     run.test_scores.parent.mkdir()
-    run.test_scores.write_text(kept.model_dump_json(), encoding="utf-8")
+    run.test_scores.write_bytes(kept.as_file())
     ours, other = map(model_card, models)
     [index] = yaml.safe_load(ours.split("---\n")[1])["model-index"]
     [result] = index["results"]

@@ -669,6 +669,10 @@ def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys
     assert Path("again").read_bytes() == Path("out").read_bytes()
     with pytest.raises(InputError, match=r"^in:2 .*UTF-8 \(byte 0xff\)"):
         run(format="html", strict=True)
+    for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
+        Path("in").write_bytes(mark + "<p>The baker.</p>".encode(encoding))
+        with pytest.raises(InputError, match=r"^in is UTF-16\."):
+            run(format="xml")
 
 
 def test_a_warning_of_what_looks_wrong(monkeypatch):

@@ -50,6 +50,12 @@ def page_of(*runs: Path) -> tuple[Page, list[str]]:
     return Page(output.read_text(encoding="utf-8")), said
 
 
+def keep(path: Path, scores: dict) -> None:
+    """Writes scores with their hash, as `nmt report` does."""
+    scores = {key: value for key, value in scores.items() if key != "sha256"}
+    path.write_text(json.dumps(scores | {"sha256": manifest.value_hash(scores)}))
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of 12 steps with its own data and a translated test set."""
@@ -170,7 +176,7 @@ def test_a_damaged_analysis_is_computed_again(run: Path, value: str):
     path = run / "evaluation/test.json"
     kept = json.loads(path.read_text())
     whole = kept["analysis"]
-    path.write_text(json.dumps(kept | {"analysis": json.loads(value)}))
+    keep(path, kept | {"analysis": json.loads(value)})
     _, said = page_of(run)
     assert any("ranslating the test set" in line for line in said)
     assert json.loads(path.read_text())["analysis"] == whole
@@ -182,7 +188,7 @@ def test_text_is_never_markup(run: Path):
     kept = json.loads(path.read_text())
     for side in ("sources", "references", "translations"):
         kept[side] = [f"{hostile} {side}"] * len(kept[side])
-    path.write_text(json.dumps(kept))
+    keep(path, kept)
     harmless = run.with_name("<script>alert(3)<")
     run.rename(harmless)
     page, _ = page_of(harmless)
@@ -220,8 +226,13 @@ def test_a_model_is_translated_with_once(run: Path, monkeypatch):
     former = json.loads(kept.read_text()) | {"model_sha256": "of a former model"}
     other = json.loads(kept.read_text())  # as if saved by an earlier version
     other["scores"]["paper_bleu_convention"] = "straight quotes on both sides"
-    texts = (json.dumps(former), json.dumps(other), kept.read_text()[:-9], "{}")
-    for number, text in enumerate(texts, start=1):
+    whole = kept.read_text()
+    edited = whole.replace('"bleu": ', '"bleu": 9', 1)
+    texts = []
+    for each in (former, other):
+        keep(kept, each)
+        texts.append(kept.read_text())
+    for number, text in enumerate([*texts, edited, whole[:-9], "{}", "[]"], start=1):
         kept.write_text(text)
         page, said = page_of(run)
         assert len(calls) == number
@@ -230,9 +241,19 @@ def test_a_model_is_translated_with_once(run: Path, monkeypatch):
     assert len(page.charts) == 7
 
 
+def nothing_yet(run: Path):
+    for name in ("model", "checkpoints"):
+        shutil.rmtree(run / name)
+    (run / "log.jsonl").write_text("")
+
+
 def no_log(run: Path):
     (run / "log.jsonl").unlink()
     shutil.rmtree(run / "model")
+
+
+def half_a_log(run: Path):
+    os.truncate(run / "log.jsonl", (run / "log.jsonl").stat().st_size // 2)
 
 
 def one_step_in_a_torn_log(run: Path):
@@ -264,7 +285,10 @@ def lost_data(run: Path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (no_log, "nothing is logged yet"),
+        (nothing_yet, "nothing is logged yet"),
+        (no_log, "log.jsonl is missing or has no valid entry."),
+        (half_a_log, "but the finished model is from step 12. Restore it from a copy."),
+        (half_a_log, "log.jsonl has 1 invalid line, which the report skips."),
         (one_step_in_a_torn_log, "not finished: step 1 of 12"),
         (odd_values, "Steps12of 12"),
         (damaged_model, "manifest.json is damaged"),
@@ -277,8 +301,10 @@ def lost_data(run: Path):
 )
 def test_what_cannot_be_had_is_said_and_the_rest_shown(run: Path, change, text: str):
     change(run)
-    page, _ = page_of(run)
+    page, said = page_of(run)
     assert text in page.text
+    if text.endswith("."):
+        assert any(line.startswith("nmt: warning: ") and text in line for line in said)
     assert row(page, "model.d_model") == ["32", "512"]
 
 
@@ -320,7 +346,7 @@ def test_odd_figures_of_kept_scores_spoil_no_page(run: Path, key: str, value: st
     kept = json.loads(path.read_text())
     bleu = kept["scores"]["bleu"]
     kept["scores"][key] = "VALUE"
-    path.write_text(json.dumps(kept).replace('"VALUE"', value))
+    keep(path, json.loads(json.dumps(kept).replace('"VALUE"', value)))
     page, said = page_of(run)
     assert row(page, "BLEU")[0].startswith(f"{bleu:.2f}")
     assert HUGE not in page.text

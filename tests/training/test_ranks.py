@@ -79,11 +79,15 @@ def steps_of(run: Path) -> list[tuple]:
 
 
 def test_a_world_without_addresses_is_told(monkeypatch):
-    """Some schedulers set only WORLD_SIZE."""
+    """Some schedulers set only WORLD_SIZE, perhaps with RANK."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(InputError, match=r"RANK expected.*torchrun"), process_group(1):
+    problem = r"^WORLD_SIZE is 2 in the environment, but RANK is not set\. Start .* torchrun"
+    with pytest.raises(InputError, match=problem), process_group(1):
+        pass
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(InputError, match=r"MASTER_ADDR expected.*torchrun"), process_group(1):
         pass
 
 

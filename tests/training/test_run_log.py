@@ -1,6 +1,9 @@
 """The log of a run is read strictly; TensorBoard shows its texts as text, never as HTML."""
 
+import contextlib
 import json
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,19 @@ def test_a_run_that_is_moved_meanwhile_ends_with_one_line(tmp_path: Path):
         log.step({"step": 2} | facts)
     log.__exit__()
     assert [line["step"] for line in read_log(tmp_path / "moved")] == [1, 2]
+
+
+def test_an_error_of_tensorboards_thread_is_raised_and_not_printed(tmp_path: Path, monkeypatch):
+    printed: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", printed.append)
+    log = RunLog(tmp_path)
+    shutil.rmtree(tmp_path / "tensorboard")  # a validation does not check whether it exists
+    with pytest.raises(FileNotFoundError):
+        for step in range(1, 100):
+            log.validation(step, Validation(2.5, 1.0, 1.0, "s", [("a", "b", "c")]))
+    with contextlib.suppress(FileNotFoundError):
+        log.__exit__()
+    assert printed == []
 
 
 def test_a_validation_made_again_is_in_the_log_once_and_its_step_stays(tmp_path: Path):
