@@ -1,4 +1,4 @@
-"""Runs the command line with `python -m nmt`, which `torchrun -m nmt train ...` requires."""
+"""Runs the `nmt` command with `python -m nmt`, which `torchrun -m nmt train ...` requires."""
 
 import sys
 

@@ -339,7 +339,7 @@ def test_devices_there_are(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device(None).type == "cpu"
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(InputError, match="Available: cpu, cuda:0, cuda:1"):
+    with pytest.raises(InputError, match="Choose one of: cpu, cuda:0, cuda:1"):
         choose_device("gpu")
 
 

@@ -162,4 +162,4 @@ def _refuse_separated(overrides: list[str]) -> None:
     """Raises InputError for an override in several words, such as training.max_steps 10."""
     for key, value in pairwise(word for word in overrides if word != "="):
         if "." in key and "=" not in key + value:
-            raise InputError(f"Write {key}={value} as one word, not {key} {value}.")
+            raise InputError(f"Write {key}={value}, without spaces around the equals sign.")

@@ -35,7 +35,7 @@ Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 
 
 def with_home(path: str) -> str:
-    """Replaces a leading `~` with the home directory; a shell does not in KEY=VALUE arguments."""
+    """Replaces a leading `~` with the home directory; a shell does not do so after an equals sign."""
     return os.path.expanduser(path)  # noqa: PTH111, because a Path would change "./x" to "x"
 
 

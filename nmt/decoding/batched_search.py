@@ -264,7 +264,7 @@ class BatchedSearch:
                 if is_last:
                     longest = max(len(part.tokens) for part in parts)
                     raise ArgumentError(
-                        "Out of memory on {} for {} of up to {} tokens with beam {}. "
+                        "Out of memory on {} while translating {} of up to {} tokens with beam {}. "
                         + self.out_of_memory,
                         self.device, count(len(parts), "sentence"), longest, width,
                     ) from None  # fmt: skip

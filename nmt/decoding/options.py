@@ -108,8 +108,8 @@ class SearchOptions:
         """
         if not isinstance(options, SearchOptions | None):
             raise ArgumentError(
-                "{options} must be SearchOptions, not {}. Write single options as keyword "
-                "arguments, for example beam=2.", type(options).__name__,
+                "{options} must be a SearchOptions object, not {}. Pass individual options as "
+                "keyword arguments, for example beam=2.", type(options).__name__,
             )  # fmt: skip
         names = [each.name for each in fields(cls)]
         for name in settings.keys() - {*names}:

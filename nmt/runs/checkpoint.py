@@ -192,7 +192,7 @@ def sound_checkpoints(
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(
-                    f"{folder} and the checkpoint of step {found[0]} were trained on "
+                    f"{folder} and the checkpoint from step {found[0]} were trained on "
                     f"different data. Move {folder} out of the run directory."
                 )
             common = hashes

@@ -267,7 +267,8 @@ def open_in_run(
         if is_checkpoint and folder != own.directory.checkpoint(step):
             name = own.directory.checkpoint(step).name
             raise NoModelError(
-                f"{folder} contains the checkpoint of step {step}. Rename the directory to {name}."
+                f"{folder} contains the checkpoint from step {step}. Rename the directory to "
+                f"{name}."
             )
         own.refuse_foreign(folder, content)
         return opened

@@ -196,7 +196,9 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
     if status and _seconds(run) >= 60 * minutes:
         newest = next(sound_checkpoints(RunDirectory(run).identity(), 1, say), None)
         if newest is None:
-            raise InputError(f"{run} took no step within {minutes:g} minutes. Raise --minutes.")
+            raise InputError(
+                f"{run} completed no training step within {minutes:g} minutes. Raise --minutes."
+            )
         status = _run([*arguments, f"training.max_steps={newest.step}"], run, math.inf)
     if status == Status.DIVERGED:
         raise DivergedError(f"Training diverged in {run}. See the message above.")

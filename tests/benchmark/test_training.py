@@ -183,6 +183,7 @@ def test_no_such_configuration_and_no_second_process(config: str, capsys, monkey
     assert main(["benchmark", "train", "nowhere.yaml"]) == 2
     assert "nowhere.yaml" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
     assert main(["benchmark", "train", config]) == 2
     assert "without torchrun" in capsys.readouterr().err
 

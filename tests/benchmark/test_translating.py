@@ -104,7 +104,7 @@ def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
         ("CONFIG --input CONFIG", " needs a trained model"),
         ("CONFIG --device tpu", "--device tpu is not available on this machine. Choose one of: "),
         ("CONFIG --device cuda", "--device cuda is not available"),
-        ("CONFIG --beam 2000", "--beam must be at most 1000, not 2000"),
+        ("CONFIG --beam 2000", "--beam: must be a whole number from 1 to 1,000, not 2000"),
         ("RUN model.heads=3", "Remove model.heads=3"),
         ("RUN --input nowhere", "nowhere does not exist"),
         ("RUN --input EMPTY", "contains no text to translate"),

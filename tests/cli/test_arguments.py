@@ -154,6 +154,7 @@ def test_each_option_arrives(line: str, settings, tmp_path: Path, monkeypatch, c
         return Answer()
 
     monkeypatch.setattr(function, called)
+    monkeypatch.setattr("nmt.runs.model_directory.find_model", lambda path: None)
     (tmp_path / "config.yaml").write_text(settings().to_yaml())
     assert main([str(tmp_path / "config.yaml") if w == "CONFIG" else w for w in line.split()]) == 0
     (given,) = calls
@@ -166,6 +167,7 @@ def test_each_option_arrives(line: str, settings, tmp_path: Path, monkeypatch, c
 
 def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
     calls, served = [], []
+    monkeypatch.setattr("nmt.runs.model_directory.find_model", lambda path: None)
     monkeypatch.setattr(
         "nmt.serving.server.run_serve", lambda loads, **_: served.append([load() for load in loads])
     )
@@ -231,8 +233,8 @@ def test_a_setting_taken_for_an_option(words: str, message: str, capsys):
         ("evaluate a.de b.de", "Unexpected argument b.de. Write an option before it, such as "
          "--source, --reference or --hypothesis."),
         ("train m.yaml training.max_steps 3",
-         "Write training.max_steps=3 as one word, not training.max_steps 3."),
-        ("info m.yaml training.max_steps = 3", "Write training.max_steps=3 as one word"),
+         "Write training.max_steps=3, without spaces around the equals sign."),
+        ("info m.yaml training.max_steps = 3", "Write training.max_steps=3, without"),
     ],
 )  # fmt: skip
 def test_mistakes_in_spelling_are_corrected(line: str, message: str, capsys):

@@ -80,14 +80,14 @@ def test_a_shard_that_may_not_be_read_is_not_called_damaged(config, monkeypatch,
 
 
 def test_data_that_may_not_be_read_are_not_made_anew_in_their_place(config, monkeypatch):
-    hashed, told = manifest.file_hash, list[str]()
+    opened, told = Path.open, list[str]()
 
-    def hashing(path):
+    def opening(path, *mode, **options):
         if path.suffix == ".arrow":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return hashed(path)
+        return opened(path, *mode, **options)
 
-    monkeypatch.setattr(manifest, "file_hash", hashing)
+    monkeypatch.setattr(Path, "open", opening)
     with pytest.raises(DeniedError):
         prepare(config, note=told.append)
     assert not told

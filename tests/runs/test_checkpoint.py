@@ -417,7 +417,7 @@ def test_checkpoints_of_other_data_are_not_averaged(
     save_step(tmp_path, 8, config, files, hashes | {"data_sha256": "0" * 64})
     said: list[str] = []
     assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
-    assert "and the checkpoint of step 12 were trained on different data" in said[-1]
+    assert "and the checkpoint from step 12 were trained on different data" in said[-1]
 
 
 def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):

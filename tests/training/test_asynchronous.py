@@ -78,7 +78,7 @@ def test_r23_the_step_that_diverged_is_named_and_nothing_of_it_saved(
     """The next step may have started, but not if step `at` is logged or saved."""
     seen = poisoned(monkeypatch, at, value)
     changes = {"training__log_every": log_every, "training__validate_every": 100}
-    with pytest.raises(DivergedError, match=f"in step {at}: .*gradient norm nan"):
+    with pytest.raises(DivergedError, match=f"at step {at}: .*gradient norm nan"):
         run(settings(**changes))
     assert seen[-1] == begun
     directory = Path(settings().training.run_directory)
@@ -109,7 +109,7 @@ def test_no_step_after_a_gradient_that_is_not_finite_changes_anything(settings):
     hook.remove()
     later = step(3)
     assert all(torch.equal(a, b) for a, b in zip(state(), sound, strict=True))
-    with pytest.raises(DivergedError, match=r"in step 2: .*gradient norm (nan|inf)"):
+    with pytest.raises(DivergedError, match=r"at step 2: .*gradient norm (nan|inf)"):
         _ = result.loss
     assert later.gradient_norm > 0
 
@@ -124,7 +124,7 @@ def test_a_signal_in_a_step_that_diverged_saves_nothing(settings, monkeypatch):
         return step(module, loss_module, optimizer, micro_batches, number, *rest)
 
     monkeypatch.setattr(training, "optimizer_step", stopping)
-    with pytest.raises(DivergedError, match="in step 3:"):
+    with pytest.raises(DivergedError, match="at step 3:"):
         run(settings(training__log_every=100))
     assert not (Path(settings().training.run_directory) / "checkpoints").exists()
 

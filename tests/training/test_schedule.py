@@ -35,7 +35,7 @@ def test_the_peak_of_a_run_shorter_than_its_warm_up_is_its_last_step(settings):
 
 
 def test_r10_steps_count_from_one():
-    with pytest.raises(ValueError, match="count from 1"):
+    with pytest.raises(ValueError, match="counted from 1"):
         inverse_square_root(0, 512, 4000)
 
 

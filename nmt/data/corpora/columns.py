@@ -91,7 +91,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
         matching = [(path, kind) for path, kind in found if ".".join(path) == dotted]
         if not matching:
             known = ", ".join(".".join(path) for path, _ in found)
-            raise InputError(f"{where} has no column {dotted}. Choose one of its columns: {known}")
+            raise InputError(f"{where} has no column {dotted}. Choose one of its columns: {known}.")
         path, kind = matching[0]
         if len(matching) > 1 or schema.names.count(path[0]) > 1:
             raise InputError(f"{where} has two columns named {dotted}. Rename one of them.")
