@@ -35,7 +35,7 @@ Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 
 
 def with_home(path: str) -> str:
-    """Replaces a leading `~` with the home directory; a shell does not do so after an equals sign."""
+    """Replaces a leading `~` with the home directory."""
     return os.path.expanduser(path)  # noqa: PTH111, because a Path would change "./x" to "x"
 
 
@@ -239,8 +239,7 @@ class Data(Section):
     shortlist: bool = Field(
         default=False,
         description="also learn a lexical shortlist: the target tokens that each source token may "
-        "be translated into. With nmt translate --shortlist, it can make translation faster on a "
-        "CPU",
+        "be translated into. A shortlist can make translation on a CPU faster",
     )
 
 
