@@ -126,7 +126,11 @@ class NoModelError(InputError):
 
 
 class DivergedError(InputError):
-    """Raised if a loss, gradient or weight is not finite; the weights are not saved."""
+    """Raised if training diverges.
+
+    Training diverges if a loss, gradient or weight is not finite, or if the loss stays worse than
+    guessing. No checkpoint is saved after this error.
+    """
 
     status = Status.DIVERGED
 

@@ -419,10 +419,11 @@ class Translator:
         glossary: Glossary,
         options: SearchOptions,
     ) -> None:
-        """Searches again, with the required terms, for parts whose best translation lacks a term.
+        """Decodes again, with the required terms, each part whose best translation lacks a term.
 
-        All other parts keep their best translation. Afterwards, translations are removed if they
-        contain fewer required terms than the best translation of the same part.
+        A part's translations are replaced only if the new best translation lacks fewer terms; all
+        other parts are left as they are. Afterwards, translations are removed if they contain fewer
+        required terms than the best translation of the same part.
         """
         required = [glossary.required(self._text(part.tokens)) for part in parts]
         lacking = [i for i, some in enumerate(found) if unmet(required[i], some[0].text)]

@@ -275,8 +275,9 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
 def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
     """Translates all sentences; also returns the rates that the probe measured between batches.
 
-    The measured time does not include the probe. On a GPU, the list of rates is empty, because a
-    GPU runs asynchronously.
+    The measured time does not include the probe. On a GPU, the probe is not run, because
+    batches are computed asynchronously and there is no pause between them; the list of rates is
+    then empty.
     """
     translator, is_cpu = work.translator, work.translator.device.type == "cpu"
     rates: list[float] = []

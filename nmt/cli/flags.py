@@ -135,14 +135,14 @@ beam_size = partial(positive, most=1000)  # nmt.config.MAX_BEAM, without importi
 
 
 def any_path(text: str) -> Path:
-    """Parses a path; refuses an empty path, which Path reads as the current directory."""
+    """Parses a path; rejects an empty path, which Path reads as the current directory."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return Path(text)
 
 
 def output_file(text: str) -> Path:
-    """Parses the path of an output file; refuses a final slash, which Path removes."""
+    """Parses the path of an output file; rejects a final slash, which Path removes."""
     if text.endswith("/"):
         raise argparse.ArgumentTypeError(f"must be a file, not the directory {text}")
     return any_path(text)

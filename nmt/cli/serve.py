@@ -30,7 +30,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="port to listen on; 0 means any free port (default: "
                              "8000)")  # fmt: skip
     parser.add_argument("--allow-host", type=_host_name, action="append", metavar="NAME",
-                        help="also answer requests for this host name; may be "
+                        help="also accept requests for this host name; may be "
                              "repeated; * means any name (default: any name if other "
                              "machines can reach --host, otherwise localhost and "
                              "loopback addresses such as 127.0.0.1)")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Refuses configured directories that cannot be created, or that a command would replace."""
+"""Rejects configured directories that cannot be created, or that a command would replace."""
 
 import os
 from pathlib import Path

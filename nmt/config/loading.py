@@ -80,7 +80,7 @@ def read_merged(path: Path) -> dict[str, Any]:
 
 
 def load_resolved(path: Path) -> Config:
-    """Loads a configuration that `to_yaml` wrote; the key `base:` is refused."""
+    """Loads a configuration that `to_yaml` wrote; the key `base:` is rejected."""
     content, lines = read(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} is damaged: it has no settings. Restore it from a copy.")

@@ -338,7 +338,7 @@ class Model(Section):
         return self
 
 
-# The settings that may change when a run is resumed; nmt train refuses all other changes.
+# The settings that may change when a run is resumed; nmt train rejects all other changes.
 MAY_CHANGE = frozenset(
     {
         "training.run_directory",  # a run may be moved
@@ -532,7 +532,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _prefixes_are_symbols(self) -> Self:
-        """Refuses a misspelled prefix, which the model would learn as text."""
+        """Rejects a misspelled prefix, which the model would learn as text."""
         known = self.tokenizer.symbols
         for split in ("train", "validation", "test"):
             for number, corpus in enumerate(getattr(self.data, split)):

@@ -2,7 +2,7 @@
 
 In YAML 1.1, which PyYAML implements, `no` is a boolean and `1e-9` is a string. In configuration
 files, only `true` and `false` are booleans, and floats follow the YAML 1.2 core schema. Duplicate
-keys, anchors, aliases and tags are refused.
+keys, anchors, aliases and tags are rejected.
 """
 
 import re
@@ -24,7 +24,7 @@ _FLOAT = rf"{_NUMBER}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader with the scalar types of the YAML 1.2 core schema; refuses anchors and tags."""
+    """A SafeLoader with the scalar types of the YAML 1.2 core schema; rejects anchors and tags."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()
@@ -87,8 +87,8 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
         The value (None for an empty text), and a map from key path to line number (from 1).
 
     Raises:
-        InputError: the text is not YAML, is nested too deeply, or has duplicate keys, anchors,
-            aliases or tags.
+        InputError: the text is not valid YAML, is nested too deeply, has duplicate keys, or
+            contains anchors, aliases or tags.
     """
     try:
         loader = _Loader(text)

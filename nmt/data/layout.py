@@ -1,4 +1,4 @@
-"""Puts the pairs of a micro-batch into tensors (the layout).
+"""Packs the pairs of a micro-batch into tensors; the arrangement of the pairs is called the layout.
 
 There are two layouts, and the model and the loss accept both. `pack` puts several pairs into each
 row; the source and the target of a pair are in rows with the same index. `one_per_row` puts a

@@ -114,7 +114,9 @@ def _locked(job: Job) -> Iterator[None]:
 
 
 def run_stages(job: Job, note: Note) -> dict[str, Any]:
-    """Runs all stages, which turn the corpora into data that is ready to be published.
+    """Runs all stages before `publish`.
+
+    The stages turn the corpora into the files that `publish` moves to the data directory.
 
     Returns:
         The manifest of the data.

@@ -116,9 +116,10 @@ def learn_shortlist(
 class _Model1:
     """IBM Model 1 for the rare target tokens.
 
-    A cell consists of a source token and a rare target token in the same sentence pair. The cells
-    of one occurrence of a target token are adjacent and form a group. A link is the number
-    source * V + target, which identifies the tokens of a cell; many cells may have the same link.
+    A cell consists of a source token and a rare target token in the same sentence pair. Cells are
+    stored in arrays, in which all cells of one occurrence of a target token are contiguous; they
+    form a group. A link is the number source * V + target, which identifies the tokens of a cell;
+    many cells may have the same link.
     """
 
     def __init__(self, shards: Sequence[tuple[Side, Side]], is_rare: NDArray[np.bool_]):

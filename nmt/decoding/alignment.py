@@ -59,7 +59,7 @@ def word_of_each_token(
     text: str,
     tag: Sequence[int] = (),
 ) -> list[list[int]]:
-    """Returns the word number of each token in each part of a text.
+    """Returns the word index of each token in each part of a text.
 
     A token that contains only white space belongs to the word before it.
 
@@ -96,8 +96,8 @@ def links(weights: NDArray[np.float32], source: Sequence[int], target: Sequence[
 
     Args:
         weights: attention weights from at least T target tokens to at least S source tokens.
-        source: (S), the word number of each source token, without EOS.
-        target: (T), the word number of each target token, without EOS.
+        source: (S), the word index of each source token, without EOS.
+        target: (T), the word index of each target token, without EOS.
     """
     if not source or not target:
         return []

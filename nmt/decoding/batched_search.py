@@ -63,7 +63,7 @@ _MOST_TIMES_WIDER = 4  # maximum factor by which the number of terms widens the 
 
 
 class BatchedSearch:
-    """Searches with one model or with an ensemble; see `Engine`.
+    """Decodes with one model or with an ensemble; see `Engine`.
 
     Attributes:
         max_tokens: maximum length in tokens that the positional encodings of all models support;
@@ -246,7 +246,7 @@ class BatchedSearch:
         options: SearchOptions,
         on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
-        """Searches one batch; on a GPU, retries once if memory runs out.
+        """Decodes one batch; on a GPU, retries once if memory runs out.
 
         Before the retry, waits until no other batch is in flight, and frees unused buffers.
 
@@ -286,7 +286,7 @@ class BatchedSearch:
         options: SearchOptions,
         on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
-        """Searches one batch; yields whenever the search has to wait for the device."""
+        """Decodes one batch; yields whenever the search has to wait for the device."""
         longest = max(len(part.tokens) for part in parts)
         rows = [[*part.tokens, EOS_ID] + [PAD_ID] * (longest - len(part.tokens)) for part in parts]
         limits = [self.limit(part) for part in parts]

@@ -1,4 +1,4 @@
-"""Searches with an exported model in CTranslate2, as `BatchedSearch` does in PyTorch.
+"""Decodes with an exported model in CTranslate2, as `BatchedSearch` does in PyTorch.
 
 With greedy search, the translations equal those of the original model. With beam search, they
 occasionally differ, because CTranslate2 uses a different rule to end its search.
@@ -21,7 +21,7 @@ from nmt.runs.exported_model import ExportedModel, refuse_unsupported
 if TYPE_CHECKING:
     from ctranslate2 import TranslationResult
 
-POSITIONS = 4096  # length of the sinusoidal table; CTranslate2 refuses longer texts
+POSITIONS = 4096  # length of the sinusoidal table; CTranslate2 rejects longer texts
 _BATCH = 64  # number of parts of similar length per batch
 
 
@@ -31,7 +31,7 @@ def refuse_search(options: SearchOptions) -> None:
 
 
 class CTranslate2Search:
-    """Searches with an exported model; see `Engine`.
+    """Decodes with an exported model; see `Engine`.
 
     Hypotheses have no `token_log_probabilities`, and their scores exclude the tokens of a prefix.
     """
@@ -111,7 +111,7 @@ class CTranslate2Search:
     def _batch(
         self, parts: Sequence[SearchInput], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """Searches one batch, with the same results as if each part were translated alone.
+        """Decodes one batch, with the same results as if each part were translated alone.
 
         CTranslate2 applies the length limit of the longest part to the whole batch. A part whose
         translation exceeds the part's own limit is therefore translated again, alone.

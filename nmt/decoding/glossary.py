@@ -1,8 +1,8 @@
 """Implements glossaries, which prescribe the translations of source terms.
 
-Terms are compared word by word, so the term "cat" is not found in "catalogue". A word is a sequence
-of letters and digits, a single Chinese or Japanese character, or any other single character.
-Terms are not inflected: each inflected form needs its own entry.
+Terms are compared word by word, so the term "cat" is not found in "catalogue". A word is a single
+Chinese or Japanese character, a sequence of other letters and digits, or any other single character
+except a space. Terms are not inflected: each inflected form needs its own entry.
 """
 
 import re

@@ -14,7 +14,7 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
 
     Args:
         name: name of the parameter, for the error message.
-        others: text for the error message about other accepted types, such as "a string or ".
+        others: names the other accepted types in the error message, such as "a string or ".
 
     Raises:
         ArgumentError: `texts` is a single string, a set, a mapping or not iterable, or an item is

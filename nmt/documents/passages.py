@@ -71,9 +71,12 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """Converts source word numbers in a sentence's links to numbers in the whole text.
+        """Returns a sentence's translation with alignment links for the whole text.
 
-        `before`: number of words in the text before the sentence.
+        Source word indices are converted from positions in the sentence to positions in the text.
+
+        Args:
+            before: number of words in the text before the sentence.
         """
         links = [
             (source if source < self._tag_words else source - self._tag_words + before, target)

@@ -49,7 +49,7 @@ class Element:
     end: int = 0
     close: str = ""
     children: list["Element | Point"] = field(default_factory=list)  # in the order of the text
-    # half-open range of word numbers in the translation; set by `place`
+    # half-open range of word indices in the translation; set by `place`
     words: tuple[int, int] = (0, 0)
 
     @property

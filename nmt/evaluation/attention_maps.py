@@ -1,6 +1,6 @@
 """Computes the attention weights for a sentence pair and writes them to PNG or HTML files.
 
-The pictures correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show the attention of
+The plots correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show the attention of
 the decoder.
 """
 

@@ -46,7 +46,7 @@ class Comparison:
 
 
 class Counting(TypedDict, total=False):
-    """Options of BLEU; the defaults are sacreBLEU's. The options do not affect chrF and TER."""
+    """Options of BLEU; the defaults are sacreBLEU's. The options do not affect chrF or TER."""
 
     target_language: str | None  # selects the tokenizer for zh, ja and ko
     lowercase: bool  # see `sacrebleu --lowercase`

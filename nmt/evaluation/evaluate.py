@@ -212,7 +212,12 @@ def _loaded(
     is_scoring: bool,
     note: Note,
 ) -> Translator:
-    """Loads a model; raises NoModelError if an exported model would have to score translations."""
+    """Loads a model for translation or, if `is_scoring` is true, also for scoring translations.
+
+    Raises:
+        NoModelError: `is_scoring` is true and the model is exported, because exported models cannot
+            score translations. See also `Translator.load`.
+    """
     if is_exported(found.directory):
         if is_scoring:
             from nmt.runs.model_directory import refuse_exported  # imports torch
@@ -303,9 +308,10 @@ def _warn(result: Evaluation, note: Note) -> None:
         )
     elif is_hopeless:
         note(
-            f"nmt: warning: BLEU on {tests.name} is near 0. If the translations belong to other "
-            "lines, check that sources and references match. If the translations repeat words, "
-            "train longer, or check that the loss decreased."
+            f"nmt: warning: BLEU on {tests.name} is near 0. If the translations are good but "
+            "do not correspond to the references on the same lines, check that line i of the "
+            "references is the translation of line i of the sources. If the translations repeat "
+            "words, train longer, or check that the loss decreased."
         )
 
 

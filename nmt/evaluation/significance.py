@@ -8,9 +8,9 @@ two independent questions:
 * Over sentences: would the difference between these models remain on other sentences? Paired
   bootstrap resampling (Koehn, 2004) compares the models on resampled test sets.
 
-Two systems can differ even if their 95% confidence intervals overlap, so neither question can
-be answered by comparing intervals. If several systems are compared with the same baseline,
-`holm` corrects the p-values of each question (Holm, 1979).
+The difference between two systems can be significant even if their 95% confidence intervals
+overlap, so comparing intervals answers neither question. If several systems are compared with the
+same baseline, `holm` corrects the p-values of each question (Holm, 1979).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def refuse_inexpressible(
     """Raises InputError if another program does not support a setting of the model.
 
     A setting that is not in `expressed` must have its default value. If nmt adds a setting, models
-    that use it are therefore refused until the export supports the setting.
+    that use it are therefore rejected until the export supports the setting.
 
     Args:
         expressed: maps the name of each supported setting to its supported values, or to None if

@@ -47,8 +47,8 @@ def check_output(
 
     Args:
         name: the parameter that specifies the path.
-        read: pairs of another parameter's name and the path or descriptor of its file, which must
-            not be overwritten.
+        read: the input files, which the output must not overwrite: for each, the name of its
+            parameter, and its path or file descriptor.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():

@@ -56,11 +56,14 @@ class Axis:
 
     @property
     def labels(self) -> list[tuple[str, float]]:
-        """The label and position of each tick. On a linear axis, all labels have the same unit."""
+        """The label and position of each tick.
+
+        On a linear axis, all labels except 0 have the same suffix (k, M, G or none).
+        """
         most = max(map(abs, self.ticks))
         units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
         unit, letter = next(((u, a) for least, u, a in units if most >= least), (1.0, ""))
-        if self.is_log:  # the values differ too much for a common unit
+        if self.is_log:  # the values differ too much for a common suffix
             return [(f"{tick:,.6g}", self.place(tick)) for tick in self.ticks]
         return [
             (f"{tick / unit:,.6g}{letter if tick else ''}", self.place(tick)) for tick in self.ticks

@@ -105,7 +105,7 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
             RunDirectory(run.directory).model, sample.source, sample.translations[0].text
         )
     except InputError as error:
-        note(f"nmt: warning: The report contains no attention picture. {error.problems[0]}")
+        note(f"nmt: warning: The report contains no attention plot. {error.problems[0]}")
         return None
     return Markup(html_fragment(maps))  # html_fragment escapes its text
 

@@ -119,7 +119,7 @@ class RunRecord:
 
     @property
     def final_validation(self) -> dict[str, Any]:
-        """The validation scores of the finished model; empty if its manifest contains none."""
+        """The validation scores in the finished model's manifest, or {} if it contains none."""
         found = (self.model or {}).get("validation")
         return found if isinstance(found, dict) else {}
 
@@ -140,7 +140,7 @@ class RunRecord:
 
     @property
     def sittings(self) -> list[Sitting]:
-        """The training time by hardware; empty if it is not logged."""
+        """The training time by hardware, or an empty list if it is not logged."""
         hours: dict[tuple[str, int], float] = {}
         before, key = 0.0, ("unknown hardware", 1)
         for line in self.log:

@@ -141,7 +141,7 @@ def finished(run: RunRecord) -> str:
 
 
 def _paper_table(run: RunRecord) -> Table:
-    """Returns a table of the run's scores and the paper's; empty if the run uses other data."""
+    """Returns a table of the run's and the paper's scores, or an empty one for other data."""
     language, nearest = run.config.data.target_language, run.info["paper"]["nearest"]
     tested = newstest(run.config.data, run.config.data.test) if run.test else None
     rows, notes = [], []

@@ -127,7 +127,7 @@ def _add_error_handlers(app: FastAPI, note: Note) -> None:
 
     async def wrong(request: Request, error: InputError) -> Response:
         if is_out_of_memory(error.__context__ or error):
-            note("nmt: warning: A request was refused because a text needs too much memory.")
+            note("nmt: warning: A request was rejected because a text needs too much memory.")
             message = "Out of memory. Shorten the text or lower the beam size."
             return json_response({"error": message}, 503)
         if isinstance(error, NoModelError):

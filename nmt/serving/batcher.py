@@ -167,7 +167,7 @@ class Batcher:
 
     @property
     def has_died(self) -> bool:
-        """Whether no process is running, so that all requests are refused until one is replaced."""
+        """Whether no process is running; all requests are then rejected until one is replaced."""
         return self.model is not None and not self._is_alive and not self._ending
 
     @property
@@ -375,7 +375,7 @@ class Batcher:
     def _next(self, process: ModelProcess, patience_s: float) -> list[_Item] | _Work | None:
         """Waits until there is work for the process, and returns the work.
 
-        Clients that have received answers usually send their next requests immediately. If the
+        Clients that have received a response usually send their next requests immediately. If the
         first of these requests were translated alone, the others would have to wait, so the batch
         is delayed briefly until this process's share of the requests has arrived.
 

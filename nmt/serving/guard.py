@@ -69,7 +69,7 @@ class Guard:
         self.metrics.count(path, status, time.perf_counter() - began)
 
     def _refusal(self, version: str, headers: list[tuple[bytes, bytes]]) -> Response | None:
-        """Returns the response that refuses a request, or None if the request is accepted."""
+        """Returns the response that rejects a request, or None if the request is accepted."""
         hosts = sum(name == b"host" for name, _ in headers)
         if hosts > 1 or (hosts == 0 and version != "1.0"):  # RFC 9112, section 3.2
             return json_response({"error": "Send exactly one Host header."}, 400)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Limits:
     """Inclusive limits on requests.
 
-    A request that is too large is refused with status 400 or 413. If the queue is full, the status
+    A request that is too large is rejected with status 400 or 413. If the queue is full, the status
     is 429, and the client may repeat the request. If `arrival_s` or `answer_s` is exceeded, the
     status is 408 or 503, respectively.
     """
@@ -21,6 +21,6 @@ class Limits:
     next_tokens: int = 100
     alternatives: int = 20  # per request; each alternative costs a search
     arrival_s: float = 10.0  # from a request's first byte to its last
-    answer_s: float = 60.0  # from a request's last byte to its answer
+    answer_s: float = 60.0  # from a request's last byte to its response
     shutdown_s: float = 30.0  # time to answer accepted requests before the server stops
     connections: int = 4000  # open at the same time

@@ -22,7 +22,7 @@ class Metrics:
             "nmt_requests", "Requests answered", ["path", "status"], registry=self._registry
         )
         self._seconds = Histogram(
-            "nmt_request_seconds", "Seconds from a request's headers to its answer",
+            "nmt_request_seconds", "Seconds from a request's headers to its response",
             ["path"], buckets=_SECONDS, registry=self._registry,
         )  # fmt: skip
 

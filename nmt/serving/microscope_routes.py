@@ -1,6 +1,6 @@
 """Implements the API of the page's microscope, which shows how one sentence is translated.
 
-Answers are long, so they are serialized to JSON in the model process rather than in the event loop.
+Responses are long, so they are serialized to JSON in the model process, not in the event loop.
 """
 
 from typing import Annotated, Literal

@@ -165,7 +165,7 @@ class ModelProcess:
     def _answer(self) -> Any:
         try:
             result, error, context = self._connection.recv()
-        except (EOFError, OSError):  # the process ended before or during its answer
+        except (EOFError, OSError):  # the process ended before or while it sent its result
             raise EndedError from None
         if error:
             error.__context__ = context

@@ -1,8 +1,8 @@
 """Adds time limits for slow clients to uvicorn's connections.
 
 uvicorn limits how long a connection may be idle between requests. This module also limits the time
-until a request is complete, the size of its headers, the time that a client may take to read an
-answer, and the number of connections.
+until a request is complete, the size of its headers, the time that a client may take to read a
+response, and the number of connections.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol.
 
-        After the application has refused a request, further data of the request is discarded, up
-        to a limit, so that the client can receive the refusal.
+        After the application has rejected a request, further data of the request is discarded, up
+        to a limit, so that the client can receive the response.
         """
         self._size += len(data)
         if self._size > self.limits.body_bytes * _DROPPED:
@@ -92,7 +92,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol. Called when the client does not read its answer."""
+        """See asyncio.Protocol. Called when the client does not read its response."""
         super().pause_writing()
         self._expect("reading")
 
@@ -127,7 +127,7 @@ class Connection(HttpToolsProtocol):
     def _expect(self, what: str) -> None:
         """Aborts the connection unless `what` happens in time.
 
-        An existing deadline for `what` is not extended. The application refuses a slow request
+        An existing deadline for `what` is not extended. The application rejects a slow request
         somewhat earlier, with status 408.
         """
         if what not in self._deadlines:

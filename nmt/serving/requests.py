@@ -1,6 +1,6 @@
 """Parses and checks requests and creates responses, for all routes.
 
-To refuse a request, functions raise HTTPException, which becomes the response {"error": ...}.
+To reject a request, functions raise HTTPException, which becomes the response {"error": ...}.
 """
 
 import asyncio
@@ -158,7 +158,7 @@ def _problems(error: ValidationError, fields: list[str]) -> str:
 
 
 def _problem(error: Any, fields: list[str]) -> str:
-    """Describes one problem in a sentence."""
+    """Returns a one-sentence description of a validation error."""
     kind, where = error["type"], [f"{part!s:.40}" for part in error["loc"]]
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(where[0], fields, n=1)
@@ -202,7 +202,7 @@ async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
             if await request.is_disconnected():
                 raise HTTPException(_CLOSED, "The client disconnected.")
             if loop.time() > deadline:
-                message = f"No answer within {limits.answer_s:g} s. Try again, or send less text."
+                message = f"No result within {limits.answer_s:g} s. Try again, or send less text."
                 raise HTTPException(503, message, {"Retry-After": "5"})
         return future.result()
     finally:

@@ -33,7 +33,7 @@ _ENGLISH = "The old man who lives here reads a good book."  # for a model withou
 
 
 class Question(BaseModel):
-    """Base class of request bodies; refuses unknown fields and values of the wrong type."""
+    """Base class of request bodies; rejects unknown fields and values of the wrong type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 

@@ -85,7 +85,7 @@ def run_serve(
     if stopped:
         cut_off = app.state.metrics.cut_off
         cut = (
-            f". {count(cut_off, 'request')} got no answer."
+            f". {count(cut_off, 'request')} got no response."
             if cut_off
             else " after answering all requests."
         )

@@ -137,7 +137,7 @@ def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
 def small_file(path: Path, at_most: int) -> bytes:
     """Returns the content of a file that should be small.
 
-    Refuses pipes, because reading from them may block, and large files, because memory might run
+    Rejects pipes, because reading from them may block, and large files, because memory might run
     out.
 
     Raises:
@@ -178,7 +178,7 @@ def below(folder: Path) -> Iterator[Path]:
 
 
 def check_regular(path: Path) -> None:
-    """Refuses pipes, devices and sockets, which cannot be read twice and may block.
+    """Rejects pipes, devices and sockets, which cannot be read twice and may block.
 
     Raises:
         InputError: `path` exists, but is neither a regular file nor a directory.

@@ -118,7 +118,9 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
 
 
 def refuse_unfit_directory(config: Config, note: Note) -> None:
-    """Refuses a run directory that `config` must not use, before long work such as preparing data.
+    """Raises InputError if a run with `config` cannot use its run directory.
+
+    Called before long work such as data preparation, so that the error comes early.
 
     Args:
         note: see `open_run`.

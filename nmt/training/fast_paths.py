@@ -44,7 +44,10 @@ def is_compiled(path: FastPath | None) -> bool:
 
 
 def possible_paths(config: Config, ranks: Ranks) -> list[FastPath]:
-    """Returns the execution paths for this device, fastest first; empty if there is no choice."""
+    """Returns the execution paths to try on this device, fastest first.
+
+    The list is empty if only the default path is available.
+    """
     on_gpu, wanted = ranks.device.type == "cuda", config.training.compile
     paths: list[FastPath] = []
     if wanted is True or (wanted == "auto" and on_gpu):

@@ -337,7 +337,7 @@ def test_who_waits_too_long_or_leaves_is_not_translated_for():
         gone.close()
         wait_until(lambda: "nmt_waiting_requests 0.0" in ask(port, "/metrics")[1])
         status, answer = ask(port, "/api/translate", {"text": "late"})
-        assert status == 503 and "No answer within 0.6 s" in answer["error"]
+        assert status == 503 and "No result within 0.6 s" in answer["error"]
         translator.free.set()
         first.join()
         assert ask(port, "/api/translate", {"text": "then"})[0] == 200

@@ -162,7 +162,7 @@ def test_requests_that_the_end_cuts_off_are_told_so(monkeypatch):
 
     threads = [threading.Thread(target=work) for work in (client, stop)]
     monkeypatch.setattr("nmt.serving.server.ModelProcess", Here)
-    with pytest.raises(Stopped, match="1 request got no answer") as stopped:
+    with pytest.raises(Stopped, match="1 request got no response") as stopped:
         run_serve([translator], host="127.0.0.1", port=0, limits=Limits(shutdown_s=1), note=note)
     for thread in threads:
         thread.join()

@@ -250,7 +250,7 @@ def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
 
 
 def test_where_a_gpu_is_chosen_kernels_are_those_without_surprises(monkeypatch):
-    """The chosen GPU becomes the current device, whose random generator dropout seeds."""
+    """The chosen GPU becomes the current device, whose random number generator dropout seeds."""
     current: list[int] = []
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -90,7 +90,7 @@ def test_captured_steps_live_from_one_validation_to_the_next(settings, gpu, monk
 
 
 def test_a_step_that_is_due_is_saved_before_it_is_validated(settings, tmp_path, monkeypatch):
-    """If the validation fails, no step is lost, and the resumed run repeats the validation."""
+    """If the validation fails, no training is lost, and the resumed run repeats the validation."""
     changes = {"training__validate_every": 4}
     straight, _ = run(settings(**changes, training__run_directory=str(tmp_path / "straight")))
 

@@ -128,7 +128,7 @@ def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
 
     Args:
         path: path of the file; the file may be missing if its shard is empty.
-        counts: counts of pairs and tokens (see `FinishedShard`).
+        counts: numbers of pairs and tokens by name, such as "pairs" and "source_tokens".
     """
     save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
 

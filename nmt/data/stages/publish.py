@@ -29,7 +29,7 @@ _ENTRIES = {  # regular expressions for the names of our files in each folder th
 
 
 def refuse_what_is_not_ours(job: Job) -> None:
-    """Refuses a data directory in which files that nmt did not create would be replaced.
+    """Checks that `publish` would not replace files that nmt did not create.
 
     Raises:
         InputError: a path to which `publish` or a stage would write is a link, or contains files

@@ -15,7 +15,7 @@ _LEVELS = 1 << 16
 
 
 class Randomness:
-    """The random generator that all dropout modules of a model share."""
+    """The random number generator that all dropout modules of a model share."""
 
     def __init__(self) -> None:
         self._bits = np.random.SFC64(0)
