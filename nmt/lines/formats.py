@@ -1,4 +1,4 @@
-"""Lists the output formats of `nmt translate`; imports nothing slow, so that help is printed fast."""
+"""Lists the output formats of `nmt translate`; imports nothing slow, so that help is fast."""
 
 from typing import Literal
 
