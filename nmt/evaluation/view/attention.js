@@ -181,7 +181,7 @@ function compared(layers, kind) {
       near.by < Infinity ? `head ${near.head + 1}, differs by ${percent(near.by)}` : ""];
   }));
   return asTable("Mean weight that each head gives to a key (several columns can mean the same key), and the head with the most similar "
-    + "weights: heads differ by x% if, on average over the queries, they give x% of their attention to different keys", ["head", ...places.map(([name]) => name), "closest head of the layer"], rows, "Compare the heads");
+    + "weights: heads differ by x% if, on average over the queries, x% of the weights are on different keys", ["head", ...places.map(([name]) => name), "closest head of the layer"], rows, "Compare the heads");
 }
 
 /** Returns paragraphs that name heads of a layer with almost equal weights. */

@@ -66,8 +66,8 @@ export function searchView(page) {
     const wanted = [...new Set([...BEAMS, found.beam])].sort((a, b) => a - b);
     beams.replaceChildren(...wanted.map((width) => element("option", { value: width, selected: width === found.beam }, String(width))));
     table.open = false;
+    box.replaceChildren(...all); // first, because the tree measures its texts
     mark = drawTree(forest, found, pick);
-    box.replaceChildren(...all);
     rank(alpha ?? found.length_penalty);
   }
 
