@@ -217,7 +217,7 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
     (x, _), _ = seen[residual]
     total = x + output
     given = (total if residual.is_post else x)[0, token].float()
-    norm = residual.norm
+    norm = cast(nn.LayerNorm, residual.norm)
     return {
         "before": _list(x[0, token]),
         "output": _list(output[0, token]),

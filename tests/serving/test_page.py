@@ -758,6 +758,8 @@ def test_a_token_is_walked_through_the_model(visit):
         shares = [float(row[2]) / float(total[2]) for row in rows]
         assert shares == pytest.approx(found[kind]["weights"], abs=6e-4)
         assert weights == pytest.approx(found[kind]["weights"], abs=6e-5)
+    read = [float(row[1]) for row in seen["The query of cross-attention"][0]]  # x
+    assert read == pytest.approx(found["self"]["normalized"], abs=6e-5)
     hidden = [row[2] for row in seen["The mask"][0]]
     assert hidden == ["yes" if each else "no" for each in found["self"]["allowed"]]
     assert "no" in hidden and {row[2] for row in seen["The mask"][1]} == {"yes"}
