@@ -87,7 +87,7 @@ def _trained_on(config: Config, data: JSON | None) -> str:
         names.setdefault(corpus.weight, {})[_kind(corpus)] = None
     found = []
     for weight, of in names.items():
-        number = f"{pairs[weight]:,} pairs from " if weight in pairs else ""
+        number = f"{pairs[weight]:,} sentence pairs from " if weight in pairs else ""
         often = "" if weight == 1 else f" (each {weight:g} times per epoch)"
         found.append(f"{number}{' and '.join(of)}{often}")
     origin = ", starting from another model" if config.training.initialize_from else ""
@@ -97,7 +97,7 @@ def _trained_on(config: Config, data: JSON | None) -> str:
 def _kind(corpus: Any) -> str:
     if corpus.kind() == "hub":
         return str(corpus.hub)
-    return "sentences of the demo's grammar" if corpus.kind() == "demo" else "text files"
+    return "a small grammar of English and German" if corpus.kind() == "demo" else "text files"
 
 
 def _tested(run: Any, content: JSON) -> JSON | None:

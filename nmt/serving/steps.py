@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nmt.data.layout import one_per_row
 from nmt.data.pair import Pair
@@ -209,18 +210,24 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
         `before` (D), the input of the residual connection; `output` (D), the output of the
         sub-layer; `sum` (D), the sum of `before` and `output`; `mean` and `deviation`, the mean and
         the standard deviation of the normalization's input, which is `sum` in a post-norm layer and
-        `before` in a pre-norm layer; `normalized` (D), the output of the normalization.
+        `before` in a pre-norm layer; `standardized` (D), that input minus `mean`, divided by
+        `deviation`; `gain` and `bias` (D), the parameters of the normalization; `normalized` (D),
+        the output of the normalization, which is `standardized` times `gain` plus `bias`.
     """
     (x, _), _ = seen[residual]
     total = x + output
     given = (total if residual.is_post else x)[0, token].float()
+    norm = cast(nn.LayerNorm, residual.norm)
     return {
         "before": _list(x[0, token]),
         "output": _list(output[0, token]),
         "sum": _list(total[0, token]),
         "mean": round(given.mean().item(), _DIGITS),
         "deviation": round(given.std(correction=0).item(), _DIGITS),
-        "normalized": _list(seen[residual.norm][1][0, token]),
+        "standardized": _list(F.layer_norm(given, given.shape, eps=norm.eps)),
+        "gain": _list(norm.weight),
+        "bias": _list(norm.bias),
+        "normalized": _list(seen[norm][1][0, token]),
     }
 
 
@@ -230,6 +237,7 @@ def _output(translator: Translator, hidden: Tensor, written: int) -> JSON:
     Returns:
         `piece`, `logit` and `log_probability` of the target token; `likeliest`: the ten
         most likely tokens that may be generated, each with `piece`, `logit` and `probability`;
+        `log_sum`: the logarithm of the sum of exp(logit) over the vocabulary;
         `smoothing`: the epsilon of label smoothing in training; `vocabulary`: the vocabulary size
         V; `target`: (1 - epsilon) + epsilon / V, the probability of the right token in the
         label-smoothed target distribution.
@@ -251,6 +259,7 @@ def _output(translator: Translator, hidden: Tensor, written: int) -> JSON:
                 pieces[1:], logits[tokens].tolist(), values.exp().tolist(), strict=True
             )
         ],
+        "log_sum": round(logits.logsumexp(-1).item(), _DIGITS),
         "smoothing": epsilon,
         "vocabulary": size,
         "target": (1 - epsilon) + epsilon / size,

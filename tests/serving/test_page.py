@@ -376,7 +376,7 @@ def test_the_same_view_in_a_file_with_two_models_weights(browser):
         assert near.startswith(f"head {[1, 2, 4][np.argmin(by)]}, differs by")
         assert view.get_by_text("of their attention").count() == 0
         view.locator(".thumb").nth(3).click()  # head 3, after the mean and two heads
-        expect(view.get_by_text("Heads 1 and 4 of layer 1 differ by only 0.0%")).to_be_visible()
+        expect(view.get_by_text("Heads 1 and 4 of layer 1 differ by < 0.1%")).to_be_visible()
         view.locator(".map canvas").hover(position={"x": 30, "y": 10})
         expect(view.locator(".says")).to_contain_text("“▁a” gives “</s><b>”")
         said = float(view.locator(".says").inner_text().split()[-4].strip("%<")) / 100
@@ -732,6 +732,7 @@ def test_a_token_is_walked_through_the_model(visit):
     page = visit()
     found = asked_and_answered(page, "/api/steps", "#walk-section", READS)
     expect(page.locator("#step h4")).to_have_text(re.compile("^1 of 30"))
+    expect(page.locator("#walk-token")).to_contain_text("layer 1, head 1")
     page.get_by_role("button", name="Forward", exact=True).focus()
     seen = {}
     for number in range(1, 31):
@@ -752,15 +753,19 @@ def test_a_token_is_walked_through_the_model(visit):
     expect(page.get_by_role("button", name="Forward", exact=True)).to_be_disabled()
     shown = [float(row[1]) for row in seen["A row of the embedding matrix"][0]]
     assert shown == pytest.approx(found["embedding"]["row"], abs=6e-5)
-    for kind, rows in zip(("self", "cross"), seen["Softmax"], strict=True):
-        weights = [0 if row[1] == "masked" else float(row[1]) for row in rows]
+    for kind, (*rows, total) in zip(("self", "cross"), seen["Softmax"], strict=True):
+        weights = [0 if row[3] == "masked" else float(row[3]) for row in rows]
+        shares = [float(row[2]) / float(total[2]) for row in rows]
+        assert shares == pytest.approx(found[kind]["weights"], abs=6e-4)
         assert weights == pytest.approx(found[kind]["weights"], abs=6e-5)
+    read = [float(row[1]) for row in seen["The query of cross-attention"][0]]  # x
+    assert read == pytest.approx(found["self"]["normalized"], abs=6e-5)
     hidden = [row[2] for row in seen["The mask"][0]]
     assert hidden == ["yes" if each else "no" for each in found["self"]["allowed"]]
     assert "no" in hidden and {row[2] for row in seen["The mask"][1]} == {"yes"}
-    best = [float(row[2]) for row in seen["The ten most likely tokens"][0]]
+    best = [float(row[3]) for row in seen["The ten most likely tokens"][0][:-1]]
     assert best == pytest.approx([e["probability"] for e in found["output"]["likeliest"]], abs=6e-5)
-    taught = float(seen["Why the model is never quite sure"][0][0][1])
+    taught = float(seen["Label smoothing"][0][0][1])
     assert taught == pytest.approx(found["output"]["target"], abs=6e-5)
     page.get_by_role("button", name="Encoder: Self-attention").click()
     expect(page.locator("#walk-token")).to_contain_text("Encoder, reading")

@@ -113,8 +113,8 @@ def test_what_a_model_is(run, translator):
     assert found["bleu"]["on"] == "validation set" and found["bleu"]["signature"]
     assert found["parameters"] == info(loaded.config)["parameters"]["total"]
     assert found["model"]["encoder_layers"] and found["model"]["label_smoothing"] == 0.1
-    often = "4 pairs from text files (each 2 times per epoch)"
-    assert found["trained_on"] == f"14 pairs from text files and {often}"
+    often = "4 sentence pairs from text files (each 2 times per epoch)"
+    assert found["trained_on"] == f"14 sentence pairs from text files and {often}"
     tuned = loaded.config.training.model_copy(update={"initialize_from": "runs/secret"})
     loaded.config = loaded.config.model_copy(update={"training": tuned})
     assert about(loaded)["trained_on"] == f"{found['trained_on']}, starting from another model"

@@ -105,6 +105,14 @@ def test_steps_are_those_of_the_papers_equations(translator, layer):
             close(shown["normalized"], paper.normalize(norm, given))
             close(shown["mean"], given.mean())
             close(shown["deviation"], given.std(correction=0))
+            close(shown["gain"], paper.weights[f"{norm}.weight"])
+            close(shown["bias"], paper.weights[f"{norm}.bias"])
+            standardized, gain, bias = (
+                torch.tensor(shown[name]) for name in ("standardized", "gain", "bias")
+            )
+            close(standardized.mean(), torch.tensor(0.0))
+            close(standardized.std(correction=0), torch.tensor(1.0))
+            close(shown["normalized"], standardized * gain + bias)
         inner = f"{stack}.{layer}.feed_forward.inner"
         units = paper.linear(inner, paper.kept[f"into {inner}"]["x"])[TOKEN].clamp(min=0)
         close(found["feed_forward"]["units"], units)
@@ -112,6 +120,7 @@ def test_steps_are_those_of_the_papers_equations(translator, layer):
         assert found["feed_forward"]["strongest"] == units.topk(5).indices.tolist()
     output = found["output"]
     close(output["log_probability"], logits.log_softmax(-1)[target[TOKEN]])
+    close(output["log_sum"], logits.logsumexp(-1))
     ids = {piece: i for i, piece in enumerate(translator.tokenizer.pieces(range(400)))}
     for each in output["likeliest"]:
         close(each["logit"], logits[ids[each["piece"]]])

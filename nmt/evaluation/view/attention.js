@@ -16,7 +16,7 @@ export const FIRST = { kind: "cross", layer: -1, head: null }; // the initial vi
 const PLACES = {
   encoder: { "previous token": (q) => q - 1, itself: (q) => q, "next token": (q) => q + 1, "end of the source": (_, n) => n - 1 },
   decoder: { "last written token": (q) => q, "the one before it": (q) => q - 1, start: () => 0 },
-  cross: { "same position": (q) => q, "end of the source": (_, n) => n - 1 },
+  cross: { "same position": (q) => q, "next position": (q) => q + 1, "end of the source": (_, n) => n - 1 },
 };
 const ALIKE = 0.02; // heads whose difference is smaller are reported as almost equal
 
@@ -180,7 +180,8 @@ function compared(layers, kind) {
     return [named({ layer, head }), ...places.map(([, place]) => percent(weightAt(weights, place))),
       near.by < Infinity ? `head ${near.head + 1}, differs by ${percent(near.by)}` : ""];
   }));
-  return asTable("Mean weight that each head gives to", ["head", ...places.map(([name]) => name), "closest head of the layer"], rows, "Compare the heads");
+  return asTable("Mean weight that each head gives to a key (several columns can mean the same key), and the head with the most similar "
+    + "weights: heads differ by x% if, on average over the queries, x% of the weights are on different keys", ["head", ...places.map(([name]) => name), "closest head of the layer"], rows, "Compare the heads");
 }
 
 /** Returns paragraphs that name heads of a layer with almost equal weights. */
@@ -188,7 +189,7 @@ function coinciding(heads, layer) {
   return heads.flatMap((_, head) => {
     const near = closest(heads, head);
     return near.by < ALIKE && head < near.head
-      ? [element("p", { class: "about" }, `Heads ${head + 1} and ${near.head + 1} of layer ${layer + 1} differ by only ${percent(near.by)} of their attention.`)] : [];
+      ? [element("p", { class: "about" }, `Heads ${head + 1} and ${near.head + 1} of layer ${layer + 1} differ by ${percent(near.by)} of their attention.`)] : [];
   });
 }
 

@@ -62,5 +62,5 @@ export function asTable(caption, heads, rows, summary = "As a table") {
   return details;
 }
 
-export const percent = (p) => (p > 0 && p < 0.0005 ? "< 0.1%" : `${(100 * p).toFixed(p < 0.1 || p >= 0.995 ? 1 : 0)}%`);
+export const percent = (p) => (p < 0.0005 ? "< 0.1%" : `${(100 * p).toFixed(p < 0.1 || p >= 0.995 ? 1 : 0)}%`);
 export const decimal = (value, digits = 3) => value.toFixed(digits).replace("-", "−");

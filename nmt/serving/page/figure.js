@@ -1,7 +1,7 @@
 // Figure 1 of the paper for the served model. A click on a part opens the part's first step.
 
 import { find, roving, stop, svg } from "./dom.js";
-import { goTo } from "./walk.js";
+import { goTo, place } from "./walk.js";
 
 const [WIDTH, HIGH, LOW, GAP] = [168, 30, 24, 8];
 const [LEFT, RIGHT] = [30, 262]; // x of the two stacks
@@ -93,14 +93,14 @@ export function figureView(page) {
     }
   }
 
-  function mark({ walk, view, about }) {
+  function mark(state) {
+    const { walk, about } = state;
     const all = [...parts, ...layers].map(({ element }) => element);
     const part = walk.step.replace(/^(self|cross|ff)-(?!add|norm).*/, "$1").replace(about.model.norm === "post" ? /-norm$/ : /^$/, "-add");
     const shown = { token: "embedding", scale: "embedding", sum: "position", likeliest: "softmax", smoothing: "softmax" }[part] ?? part;
     for (const one of parts) current(one.element, one.side === walk.side && one.part === shown, all);
-    const number = walk.side === "source" ? about.model.encoder_layers : about.model.decoder_layers;
-    const open = view.layer < 0 ? number - 1 : Math.min(view.layer, number - 1);
-    for (const one of layers) current(one.element, one.side === walk.side && one.layer === open);
+    const { layer } = place(state);
+    for (const one of layers) current(one.element, one.side === walk.side && one.layer === layer);
   }
 
   function current(one, is, all) {

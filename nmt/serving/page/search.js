@@ -53,7 +53,8 @@ export function searchView(page) {
         element("sup", {}, alpha.toFixed(2))))));
     if (order.length) {
       mark(order[0]);
-      says.textContent = `With α = ${alpha.toFixed(2)}, the best of ${order.length} finished hypotheses is “${order[0].text}”.`;
+      const which = order.length === 1 ? "the only finished hypothesis" : `the best of ${order.length} finished hypotheses`;
+      says.textContent = `With α = ${alpha.toFixed(2)}, ${which} is “${order[0].text}”.${order.length > SHOWN ? ` The best ${SHOWN} are listed.` : ""}`;
     } else {
       mark({ step: tree.steps.length - 1, index: 0 });
       says.textContent = "No hypothesis finished. The most likely hypothesis was truncated at the maximum length.";
@@ -65,8 +66,8 @@ export function searchView(page) {
     const wanted = [...new Set([...BEAMS, found.beam])].sort((a, b) => a - b);
     beams.replaceChildren(...wanted.map((width) => element("option", { value: width, selected: width === found.beam }, String(width))));
     table.open = false;
+    box.replaceChildren(...all); // first, because the tree measures its texts
     mark = drawTree(forest, found, pick);
-    box.replaceChildren(...all);
     rank(alpha ?? found.length_penalty);
   }
 

@@ -20,7 +20,7 @@ export function stepsOf(found, of) {
   };
   return [
     ...embedding(found.embedding, of),
-    ...kinds.flatMap((kind) => wrapped(kind, attention(kind, found[kind], of))),
+    ...kinds.flatMap((kind) => wrapped(kind, attention(kind, found[kind], of, isPost))),
     ...wrapped("ff", [feedForward(found.feed_forward, of)]),
     ...(isPost ? [] : [final(found.hidden, of)]),
     ...(of.side === "target" ? output(found.output, of) : []),
@@ -36,36 +36,44 @@ function embedding({ id, piece, row, scaled, position, sum }, { side, token, mod
   return [
     step("token", "A row of the embedding matrix", `${reads}. Its id is ${id}, so its embedding is row ${id} of a matrix with ${model.vocabulary_size.toLocaleString("en")} rows and ${d} columns.`,
       `x = E[${id}]`, "3.4", () => [strip("E[id]", row)], vectors({ "E[id]": row })),
-    step("scale", "Multiplied by the square root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.`,
+    step("scale", "Multiplied by the square root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.${norm(row) < norm(position) ? ` Otherwise the embedding would be small beside the encoding of the position (norm ${decimal(norm(position), 2)}), which is added to it in step 4.` : ""}`,
       `x · √d_model = x · √${d}`, "3.4", () => [strip("E[id]", row, largest(scaled)), strip("scaled", scaled)], vectors({ "E[id]": row, scaled })),
     step("position", isWave ? "The encoding of its position" : "A learned encoding of its position",
-      isWave ? `Attention alone ignores the order of the tokens, so position ${token} has its own vector, which consists of sines and cosines whose wavelengths grow from left to right.`
-        : `Attention alone ignores the order of the tokens, so position ${token} has its own learned vector.`,
-      isWave ? "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))" : "PE(pos) = a row of a learned table",
-      "3.5", () => [strip(`position ${token}`, position), ...(isWave ? [waves(token, d)] : [])], vectors({ [`position ${token}`]: position })),
-    step("sum", "Embedding plus position", `The sum of both vectors is the input of layer 1. Adding the position, whose norm is ${decimal(norm(position), 2)}, changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)}.`,
+      isWave ? `Attention alone ignores the order of the tokens, so each position, counted from 0, has its own vector, here that of position ${token}. It consists of sines and cosines whose wavelengths grow from left to right.`
+        : `Attention alone ignores the order of the tokens, so each position, counted from 0, has its own learned vector, here that of position ${token}.`,
+      isWave ? "PE(pos, 2i) = sin(pos / 10000^(2i/d_model))\nPE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))" : "PE(pos) = a row of a learned table",
+      "3.5", () => [strip(`position ${token}`, position, isWave ? 1 : undefined), ...(isWave ? [waves(token, d)] : [])],
+      vectors({ ...(isWave && around(token, d)), [`position ${token}`]: position })),
+    step("sum", "Embedding plus position", `The sum of both vectors is the input of layer 1. Adding the position, whose norm is ${decimal(norm(position), 2)}, changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)}. Norms do not simply add, because the two vectors point in different directions.`,
       "x = E[id] · √d_model + PE(pos)", "3.5", () => [strip("scaled", scaled, largest(sum)), strip("position", position, largest(sum)), strip("sum", sum)],
       vectors({ scaled, position, sum })),
   ];
 }
 
-function attention(kind, one, { side, token, layer, head, model, tokens }) {
+function attention(kind, one, { side, layer, head, model, tokens }, isPost) {
   const keys = kind === "cross" || side === "source" ? tokens.source.tokens.map(({ piece }) => shown(piece)) : tokens.read.map(shown);
   const [k, root] = [model.d_k, Math.sqrt(model.d_k)];
   const best = one.weights.indexOf(Math.max(...one.weights));
   const hidden = one.allowed.filter((each) => !each).length;
-  const from = kind === "cross" ? "the encoder's output" : "this layer's input";
-  const rows = (...columns) => () => keys.map((key, i) => [key, ...columns.map((column) => (one.allowed[i] || column !== one.weights ? number(column[i]) : "masked"))]);
+  const x = isPost ? one.before : one.normalized;
+  const given = !isPost || kind === "cross" ? "the output of the previous layer normalization" : layer ? `the output of layer ${layer}` : "the sum of embedding and position";
+  const from = kind === "cross" ? "the encoder's output" : isPost ? "this layer's input" : "the normalized input of this layer";
+  const learned = `a learned matrix of ${model.d_model} × ${k} numbers`;
+  const weight = (i, text = number) => (one.allowed[i] ? text(one.weights[i]) : "masked");
+  const exponentials = one.scaled.map((score, i) => (one.allowed[i] ? Math.exp(score - one.scaled[best]) : 0));
+  const exponential = `exp(scaled − ${number(one.scaled[best])})`.replace("− −", "+ ");
+  const total = exponentials.reduce((sum, each) => sum + each, 0);
+  const rows = (...columns) => () => keys.map((key, i) => [key, ...columns.map((column) => number(column[i]))]);
   const chart = (values, text = number) => bars(keys.map((label, i) => ({ label, value: values[i], text: text(values[i]) })));
   const table = (name, values) => ({ heads: ["key", name], rows: rows(values) });
-  const why = side === "target" ? "a token must not attend to later tokens, which the model has to predict"
+  const why = side === "target" ? "a token must not attend to later tokens, which the model has to predict. The page computes the whole finished translation at once, as in training"
     : "in this model a token can attend only to nearby tokens";
   return [
-    step(`${kind}-query`, "The query", `Head ${head + 1} of layer ${layer + 1} computes a query of ${k} numbers from the token. It represents what the token looks for.`,
-      "q = x · W_Q", "3.2.2", () => [strip("q", one.query)], vectors({ q: one.query })),
-    step(`${kind}-keys`, "The keys", `Each of the ${keys.length} tokens of ${from} has a key of ${k} numbers, with which the query is compared.`,
-      "K = X · W_K", "3.2.2", () => [strip("q", one.query, largest(one.keys.flat())), ...keys.map((key, i) => strip(key, one.keys[i], largest(one.keys.flat())))],
-      { heads: ["key", ...one.keys[0].map((_, i) => String(i + 1))], rows: () => keys.map((key, i) => [key, ...one.keys[i].map(number)]) }),
+    step(`${kind}-query`, `The query of ${NAMES[kind]}`, `Head ${head + 1} of layer ${layer + 1} computes a query of ${k} numbers${kind === "cross" ? " in the decoder; keys and values come from the encoder's output" : ""}. It represents what the token looks for. x is ${given} (norm ${decimal(norm(x), 2)}), W_Q is ${learned}, and the bias b_Q, which the paper omits, is learned, too. The page does not show them.`,
+      "q = x · W_Q + b_Q", "3.2.2", () => [strip("x", x, largest(x, one.query)), strip("q", one.query, largest(x, one.query))], vectors({ x, q: one.query })),
+    step(`${kind}-keys`, `The keys of ${NAMES[kind]}`, `Each of the ${keys.length} tokens of ${from} has a key of ${k} numbers, with which the query is compared. W_K is ${learned}.`,
+      "K = X · W_K + b_K", "3.2.2", () => [strip("q", one.query, largest(one.query, ...one.keys)), ...keys.map((key, i) => strip(key, one.keys[i], largest(one.query, ...one.keys)))],
+      { heads: ["key", ...one.keys[0].map((_, i) => String(i + 1))], rows: () => [["q", ...one.query.map(number)], ...keys.map((key, i) => [key, ...one.keys[i].map(number)])] }),
     step(`${kind}-scores`, "Query times key", "The score of a key is its dot product with the query, which is large if both vectors point in the same direction.",
       "score = q · k", "3.2.1", () => [chart(one.scores)], table("score", one.scores)),
     step(`${kind}-scaled`, "Divided by the square root of d_k", `A score is a sum of ${k} products, so scores grow with d_k. The scores are divided by √${k} = ${decimal(root, 3)}; otherwise the scores could be so large that the gradient of the softmax would almost vanish.`,
@@ -74,16 +82,16 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
       : `No key is masked here: the token can attend to all ${keys.length} keys.`,
     "score = −∞ where attention is not allowed", "3.2.3", () => [bars(keys.map((label, i) => ({ label, value: one.scaled[i], text: one.allowed[i] ? number(one.scaled[i]) : "−∞", masked: !one.allowed[i] })))],
     { heads: ["key", "scaled", "allowed"], rows: () => keys.map((key, i) => [key, number(one.scaled[i]), one.allowed[i] ? "yes" : "no"]) }),
-    step(`${kind}-softmax`, "Softmax", `The softmax turns the scores into weights that add up to 1. The largest weight, ${percent(one.weights[best])}, is the weight of “${keys[best]}”.`,
-      "softmax(q · Kᵀ / √d_k)", "3.2.1", () => [bars(keys.map((label, i) => ({ label, value: one.weights[i], text: one.allowed[i] ? percent(one.weights[i]) : "masked", masked: !one.allowed[i] })), 1)],
-      table("weight", one.weights)),
-    step(`${kind}-values`, "The weighted sum of the values", `Each token also has a value of ${model.d_v} numbers. The output of head ${head + 1} is the sum of the values, each multiplied by its weight.`,
-      "softmax(q · Kᵀ / √d_k) · V", "3.2.1", () => [...keys.map((key, i) => strip(`${one.allowed[i] ? percent(one.weights[i]) : "masked"} ${key}`, one.values[i], largest(one.values.flat()))),
+    step(`${kind}-softmax`, "Softmax", `The softmax turns the scores into weights that add up to 1: it divides exp(score) by the sum over all keys. So that no number becomes too large, the largest score is subtracted first, which does not change the weights. The largest weight, ${percent(one.weights[best])}, is the weight of “${keys[best]}”.`,
+      "softmax(q · Kᵀ / √d_k)", "3.2.1", () => [bars(keys.map((label, i) => ({ label, value: one.weights[i], text: weight(i, percent), masked: !one.allowed[i] })), 1)],
+      { heads: ["key", "scaled", exponential, "weight"], rows: () => [...keys.map((key, i) => [key, number(one.scaled[i]), number(exponentials[i]), weight(i)]), ["sum", "", number(total), number(1)]] }),
+    step(`${kind}-values`, "The weighted sum of the values", `Each token ${kind === "cross" ? "of the source " : ""}also has a value of ${model.d_v} numbers, V = X · W_V + b_V. The output of head ${head + 1} is the sum of the values, each multiplied by its weight.`,
+      "softmax(q · Kᵀ / √d_k) · V", "3.2.1", () => [...keys.map((key, i) => strip(`${weight(i, percent)} ${key}`, one.values[i], largest(one.values.flat()))),
         strip("sum", one.attended, largest(one.values.flat()))],
-      { heads: ["key", "weight", ...one.attended.map((_, i) => String(i + 1))], rows: () => [...keys.map((key, i) => [key, number(one.weights[i]), ...one.values[i].map(number)]), ["sum", "", ...one.attended.map(number)]] }),
-    step(`${kind}-joined`, "The heads joined", `Each of the ${model.heads} heads has its own matrices and can attend to different tokens. The outputs of all heads are concatenated to ${one.joined.length} numbers and multiplied by one more matrix.`,
-      "Concat(head₁, …, head_h) · W_O", "3.2.2", () => [...Array.from({ length: model.heads }, (_, h) => strip(`head ${h + 1}`, one.joined.slice(h * model.d_v, (h + 1) * model.d_v), largest(one.joined))),
-        strip("output", one.output)], vectors({ "heads joined": one.joined, output: one.output })),
+      { heads: ["key", "weight", ...one.attended.map((_, i) => String(i + 1))], rows: () => [...keys.map((key, i) => [key, weight(i), ...one.values[i].map(number)]), ["sum", "", ...one.attended.map(number)]] }),
+    step(`${kind}-joined`, "The heads joined", `Each of the ${model.heads} heads has its own matrices and can attend to different tokens. The outputs of all heads are concatenated to ${one.joined.length} numbers and multiplied by W_O, a learned matrix of ${one.joined.length} × ${model.d_model} numbers, which the page does not show.`,
+      "Concat(head₁, …, head_h) · W_O + b_O", "3.2.2", () => [...Array.from({ length: model.heads }, (_, h) => strip(`head ${h + 1}`, one.joined.slice(h * model.d_v, (h + 1) * model.d_v), largest(one.joined, one.output))),
+        strip("output", one.output, largest(one.joined, one.output))], vectors({ "heads joined": one.joined, output: one.output })),
   ];
 }
 
@@ -95,35 +103,40 @@ function adding(part, { before, output, sum }) {
     "x + Sublayer(x)", "3.1", () => [strip("before", before, most), strip("output", output, most), strip("sum", sum, most)], vectors({ before, output, sum }));
 }
 
-function normalizing(part, { before, sum, normalized, mean, deviation }, isPost) {
+function normalizing(part, { before, sum, standardized, gain, bias, normalized, mean, deviation }, isPost) {
   const given = isPost ? sum : before;
-  return step(`${part}-norm`, "Layer normalization", `The vector's mean, ${decimal(mean, 3)}, is subtracted, and the result is divided by the standard deviation, ${decimal(deviation, 3)}. Then a learned gain and bias are applied to each number. The norm changes from ${decimal(norm(given), 2)} to ${decimal(norm(normalized), 2)}.`,
+  const most = largest(given, standardized, normalized);
+  return step(`${part}-norm`, "Layer normalization", `The vector's mean, ${decimal(mean, 3)}, is subtracted, and the result is divided by the standard deviation, ${decimal(deviation, 3)} (plus a tiny constant against division by 0). Then each number is multiplied by its learned gain, and its learned bias is added. The norm changes from ${decimal(norm(given), 2)} to ${decimal(norm(normalized), 2)}.`,
     isPost ? "LayerNorm(x + Sublayer(x))" : "LayerNorm(x), before the sub-layer", "3.1",
-    () => [strip("given", given), strip("normalized", normalized)], vectors({ given, normalized }));
+    () => [strip("given", given, most), strip("standardized", standardized, most), strip("normalized", normalized, most)],
+    vectors({ given, standardized, gain, bias, normalized }));
 }
 
 function feedForward({ units, active, strongest, output }, { model }) {
-  return step("ff-units", "The feed-forward network", `This sub-layer treats each token separately. Of its ${model.d_ff.toLocaleString("en")} units, ${active.toLocaleString("en")} are active (above 0); the strongest is unit ${strongest[0] + 1}.`,
-    "max(0, x · W₁ + b₁) · W₂ + b₂", "3.3", () => [strip(`${units.length} units`, units), bars(strongest.map((unit) => ({ label: `unit ${unit + 1}`, value: units[unit], text: number(units[unit]) }))), strip("output", output)],
-    vectors({ unit: units }));
+  return step("ff-units", "The feed-forward network", `This sub-layer treats each token separately. W₁ and W₂ are learned matrices of ${model.d_model} × ${model.d_ff.toLocaleString("en")} and ${model.d_ff.toLocaleString("en")} × ${model.d_model} numbers, which the page does not show. Of the ${model.d_ff.toLocaleString("en")} units, ${active.toLocaleString("en")} are active (above 0); the strongest is unit ${strongest[0] + 1}.`,
+    "max(0, x · W₁ + b₁) · W₂ + b₂", "3.3", () => [strip(`${units.length} units`, units, largest(units, output)), bars(strongest.map((unit) => ({ label: `unit ${unit + 1}`, value: units[unit], text: number(units[unit]) }))), strip("output", output, largest(units, output))],
+    vectors({ unit: units, output }));
 }
 
 const final = (hidden, { side, model }) => step("final", "The last normalization", `After the last layer, layer ${side === "source" ? model.encoder_layers : model.decoder_layers}, a pre-norm model normalizes once more.`,
   "LayerNorm(x)", "3.1", () => [strip("normalized", hidden)], vectors({ normalized: hidden }));
 
-function output({ piece, logit, log_probability: log, likeliest, smoothing, vocabulary, target }, { model }) {
+function output({ piece, logit, log_probability: log, likeliest, log_sum: logSum, smoothing, vocabulary, target }, { layer, model }) {
   const [best] = likeliest;
   const names = likeliest.map((each) => following(each.piece));
-  const rows = () => likeliest.map((each, i) => [names[i], number(each.logit), number(each.probability)]);
-  const table = { heads: ["token", "logit", "probability"], rows };
+  const size = vocabulary.toLocaleString("en");
+  const total = number(Math.exp(logSum - best.logit));
+  const exponential = `exp(logit − ${number(best.logit)})`.replace("− −", "+ ");
   const steps = [
-    step("logits", "Logits", `After the last layer, layer ${model.decoder_layers}, the vector is multiplied by the embedding of each of the ${vocabulary.toLocaleString("en")} tokens. Each product is a logit; the logit of “${shown(piece)}” is ${number(logit)}.`,
-      "logits = x · Eᵀ", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.logit, text: number(each.logit) })))], table),
-    step("likeliest", "The ten most likely tokens", `The softmax turns the logits into probabilities; “${shown(piece)}” has a probability of ${percent(Math.exp(log))}. The most likely token is “${names[0]}” with ${percent(best.probability)}.`,
-      "p = softmax(logits)", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.probability, text: percent(each.probability) })), 1)], table),
+    step("logits", "Logits", `${layer + 1 < model.decoder_layers ? "The next layers repeat these steps with their own weights. " : ""}After the last layer, layer ${model.decoder_layers}, the vector is multiplied by the embedding of each of the ${size} tokens. Each product is a logit; the logit of “${following(piece)}” is ${number(logit)}.`,
+      "logits = x · Eᵀ", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.logit, text: number(each.logit) })))],
+      { heads: ["token", "logit"], rows: () => likeliest.map((each, i) => [names[i], number(each.logit)]) }),
+    step("likeliest", "The ten most likely tokens", `The softmax turns the logits into probabilities: it divides exp(logit) by the sum over all ${size} tokens. The table first subtracts the largest logit, which does not change the probabilities. The most likely token is “${names[0]}” with ${percent(best.probability)}${piece === best.piece ? "" : `; “${following(piece)}” has a probability of ${percent(Math.exp(log))}`}.`,
+      "p = softmax(logits)", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.probability, text: percent(each.probability) })), 1)],
+      { heads: ["token", "logit", exponential, "probability"], rows: () => [...likeliest.map((each, i) => [names[i], number(each.logit), number(Math.exp(each.logit - best.logit)), number(each.probability)]), [`sum over all ${size} tokens`, "", total, number(1)]] }),
   ];
   if (smoothing) {
-    steps.push(step("smoothing", "Why the model is never quite sure", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens. Here the model gives its most likely token a probability of ${percent(best.probability)}.`,
+    steps.push(step("smoothing", "Label smoothing", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${size} tokens. The model can give a token a higher probability than the target, but in training, this makes the loss larger. Here its most likely token has a probability of ${percent(best.probability)}.`,
       `(1 − ε) + ε / V = (1 − ${smoothing}) + ${smoothing} / ${vocabulary} = ${number(target)}`, "5.4",
       () => [bars([{ label: "target", value: target, text: percent(target) }, { label: names[0], value: best.probability, text: percent(best.probability) }], 1)],
       { heads: ["distribution", "probability"], rows: () => [["target", number(target)], [names[0], number(best.probability)]] }));
@@ -153,15 +166,22 @@ function strip(label, values, most = largest(values)) {
   return element("div", { class: "strip" }, element("span", { class: "label", dir: "auto" }, label), canvas, element("span", { class: "ends" }, ends));
 }
 
+const firstWave = (token) => Math.max(0, token - WAVES + 1);
+
+/** Returns the sinusoidal encodings of several positions, of which the token's is one, by name. */
+function around(token, d) {
+  const wave = (position) => Array.from({ length: d }, (_, i) => {
+    const angle = position / 10000 ** ((i - (i % 2)) / d);
+    return i % 2 ? Math.cos(angle) : Math.sin(angle);
+  });
+  return Object.fromEntries(Array.from({ length: WAVES }, (_, row) => [`position ${firstWave(token) + row}`, wave(firstWave(token) + row)]));
+}
+
 /** Draws the encodings of several positions, one per row, with a frame around the token's row. */
 function waves(token, d) {
-  const first = Math.max(0, token - WAVES + 1);
-  const rows = Array.from({ length: WAVES }, (_, row) => Array.from({ length: d }, (_, i) => {
-    const angle = (first + row) / 10000 ** ((i - (i % 2)) / d);
-    return i % 2 ? Math.cos(angle) : Math.sin(angle);
-  }));
+  const first = firstWave(token);
   const canvas = element("canvas", { width: d, height: WAVES, "aria-hidden": "true" });
-  paint(canvas, rows, 1);
+  paint(canvas, Object.values(around(token, d)), 1);
   const frame = element("span", { class: "frame" });
   frame.style.setProperty("--row", (token - first) / WAVES);
   frame.style.setProperty("--height", 1 / WAVES);

@@ -4,7 +4,7 @@ import { decimal, element, roving, stop, svg } from "./dom.js";
 import { path } from "./ranking.js";
 import { shown } from "./text.js";
 
-const [WIDTH, HEIGHT, COLUMN, ROW, LETTERS] = [78, 24, 104, 30, 9];
+const [WIDTH, HEIGHT, COLUMN, ROW, LETTERS] = [86, 24, 112, 30, 9];
 const TOP = 24;
 export const STATES = { live: "survivor", pruned: "pruned", finished: "finished" }; // readable form
 const cut = (piece) => ([...piece].length > LETTERS ? `${[...piece].slice(0, LETTERS - 1).join("")}…` : piece);
@@ -24,6 +24,7 @@ export function drawTree(box, { steps }, pick) {
   ...links.flat().filter(Boolean), ...flat);
   picture.style.width = `${(steps.length * COLUMN) / 16}rem`; // grows with the page's font size
   box.replaceChildren(picture);
+  for (const text of picture.querySelectorAll(".node text")) if (text.getComputedTextLength() > WIDTH - 14) text.setAttribute("textLength", WIDTH - 14);
   stop(flat, flat[0]);
 
   function drawNode(node, step, index) {
@@ -35,7 +36,7 @@ export function drawTree(box, { steps }, pick) {
       onkeydown: (event) => move(event, mine),
     }, svg("title", {}, `${node.piece}: log P ${decimal(node.log_probability, 2)}, ${STATES[node.state]}`),
     svg("rect", { width: WIDTH, height: HEIGHT, rx: 5 }),
-    svg("text", { x: 7, y: 16 }, node.state === "finished" ? "■ end" : cut(shown(node.piece))));
+    svg("text", { x: 7, y: 16, lengthAdjust: "spacingAndGlyphs" }, node.state === "finished" ? "■ end" : cut(shown(node.piece))));
     return made;
   }
 

@@ -9,10 +9,10 @@ import { shown } from "./text.js";
 const PAUSE = 3000; // ms between two steps while playing
 const KEPT = 60; // maximum number of cached answers
 
-/** Returns the open layer and head for the side whose token is shown. */
-function place({ about, walk, view }) {
+/** Returns the open layer and head for the side whose token is shown; the first ones until the user chooses others. */
+export function place({ about, walk, view }) {
   const number = walk.side === "source" ? about.model.encoder_layers : about.model.decoder_layers;
-  return { layer: view.layer < 0 ? number - 1 : Math.min(view.layer, number - 1), head: view.head ?? 0 };
+  return { layer: Math.min(Math.max(view.layer, 0), number - 1), head: view.head ?? 0 };
 }
 
 /** Returns the token that is shown. Until the user chooses a token, this is one near the middle that begins a word. */
@@ -48,7 +48,8 @@ function other(state, side) {
 
 function show(page, walk, view) {
   const kind = KINDS[walk.side][walk.step.split("-")[0]];
-  page.set({ walk, view: kind && kind !== view.kind ? { ...view, kind } : view });
+  const { layer } = place({ about: page.get().about, walk, view });
+  page.set({ walk, view: kind && (kind !== view.kind || layer !== view.layer) ? { ...view, kind, layer } : view });
 }
 
 export function walkView(page) {
