@@ -1,4 +1,7 @@
-"""Limits on the size and the duration of requests."""
+"""Defines the limits on requests and on the queue.
+
+`requests.py` enforces the limits on requests, and `batcher.py` the length of the queue.
+"""
 
 from dataclasses import dataclass
 
