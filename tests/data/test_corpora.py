@@ -362,7 +362,7 @@ def test_parquet_columns_are_named(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet")
     error = fault(columns("parquet", path, target="x.fr"))
     assert "no column x.fr" in str(error)
-    listed = str(error).rpartition("one of its columns: ")[2]
+    listed = str(error).rpartition("one of its columns: ")[2].rstrip(".")
     assert set(listed.split(", ")) == {"x.en", "x.de", "n"}  # in the order that Arrow gave them
     assert f"n of {path} has type int64" in str(fault(columns("parquet", path, source="n")))
 
