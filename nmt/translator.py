@@ -361,7 +361,8 @@ class Translator:
             sentences: plain text; normalized in the same way as the training data.
             options: `batch_tokens` limits the size of a batch, which is the number of source
                 tokens, including padding, plus the number of tokens in `beam` translations of
-                maximum length per source. A batch has at least one sentence.
+                maximum length per source. A single sentence that exceeds the limit forms a
+                batch of its own.
             prefix: one prefix for all translations, or one per sentence; "": no prefix. The length,
                 score and log-probability of a translation include the prefix. If a text is split,
                 the prefix applies to its first part.

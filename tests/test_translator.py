@@ -306,7 +306,8 @@ def test_out_of_memory(translator, monkeypatch):
     )
     with pytest.raises(
         InputError,
-        match=r"on cpu while translating 1 sentence .*\d tokens .*beam 4\. Lower batch_tokens or beam\.$",
+        match=r"on cpu while translating 1 sentence .*\d tokens .*beam 4\. "
+        r"Lower batch_tokens or beam\.$",
     ):
         translator.n_best(["the man"])
 

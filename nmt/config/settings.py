@@ -59,7 +59,7 @@ _RESERVED = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 
 
 def _symbols_fault(symbols: Sequence[str]) -> str | None:
-    """Returns the problem with the symbols of a vocabulary, or None."""
+    """Returns a message about the first invalid symbol or too many symbols, or None."""
     if len(symbols) > _MAX_SYMBOLS:
         return f"{len(symbols):,} symbols exceed the maximum of {_MAX_SYMBOLS:,}"
     for number, symbol in enumerate(symbols):
@@ -274,7 +274,11 @@ class Tokenizer(Section):
 
 
 class Model(Section):
-    """The architecture of the Transformer, named as in Table 3 (Vaswani et al., 2017)."""
+    """The architecture of the Transformer.
+
+    A setting is named by its symbol in Table 3 (Vaswani et al., 2017), or its description gives the
+    symbol.
+    """
 
     encoder_layers: Layers = _paper("model.encoder_layers", "number of encoder layers, N")
     decoder_layers: Layers = _paper("model.decoder_layers", "number of decoder layers, N")

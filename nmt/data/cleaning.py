@@ -1,8 +1,8 @@
 """Normalizes text, and defines the rules by which training pairs are dropped.
 
 `normalize` is applied to everything that a model reads or writes. The rules apply only to training
-pairs. `stages/clean.py` counts the pairs that each rule drops, so that nothing is dropped silently. No pair is
-dropped merely because it is unusual.
+pairs. `stages/clean.py` counts the pairs that each rule drops, so that nothing is dropped
+silently. No pair is dropped merely because it is unusual.
 """
 
 import hashlib

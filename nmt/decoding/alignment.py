@@ -95,7 +95,8 @@ def links(weights: NDArray[np.float32], source: Sequence[int], target: Sequence[
     """Returns the link (source word, target word) of each target word, in order.
 
     Args:
-        weights: attention weights from at least T target tokens to at least S source tokens.
+        weights: (at least T, at least S), the attention weights of each target token (row) over the
+            source tokens (columns). Further rows and columns, such as those of EOS, are ignored.
         source: (S), the word index of each source token, without EOS.
         target: (T), the word index of each target token, without EOS.
     """

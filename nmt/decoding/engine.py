@@ -73,7 +73,8 @@ class Engine(Protocol):
     def next_tokens(self, part: SearchInput, k: int) -> list[tuple[int, float]]:
         """Returns the k most likely tokens after the prefix, each with its probability.
 
-        The most likely token is first. Probabilities are normalized over the whole vocabulary.
+        The tokens are sorted by descending probability. Probabilities are normalized over the whole
+        vocabulary.
         """
 
     def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:

@@ -143,7 +143,7 @@ def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[
 
 
 def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor | None]:
-    """Returns the tokens that may be sampled and their unnormalized probabilities.
+    """Returns the unnormalized probabilities of the tokens that may be sampled, and these tokens.
 
     Args:
         logits: (..., V) fp32.

@@ -64,11 +64,11 @@ def _indefinite_article(following: str) -> str:
 class NounPhrase:
     """A noun with an optional determiner, adjective, genitive and relative clause.
 
-    `determiner` is "" if there is none. `attribute` is a genitive, and `relative` is a relative
-    clause; both are texts in English and German, and the German relative clause includes its
-    commas. `phenomena` and `combinations` are those of the relative clause. If the determiner is
-    "whose", `owner` is the gender of the antecedent of "whose", or "pl" if the antecedent is plural
-    (see `row`).
+    `determiner` is "" if there is none. `attribute` is a genitive and `relative` a relative clause,
+    each as a pair (English text, German text); the German relative clause includes its commas.
+    `phenomena` and `combinations` are those of the relative clause. If the determiner is "whose",
+    `owner` is the gender of the antecedent of "whose", or "pl" if the antecedent is plural (see
+    `row`).
     """
 
     noun: Noun

@@ -97,7 +97,11 @@ def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
 
 
 def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> str:
-    """Picks a tense or modal that the verb can take; `choices` limits the choice if it is given."""
+    """Picks a tense or modal that the verb can take.
+
+    If `choices` is given (names separated by spaces), picks from these; a tense that the verb
+    cannot take, or a past that looks like a present, is replaced.
+    """
     if choices:
         tense = rng.choice(choices.split())
     elif "state" in verb.flags:

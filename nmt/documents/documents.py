@@ -26,8 +26,8 @@ class Document:
         language: language of the text, such as "de", which determines how the text is split.
 
     Attributes:
-        paragraphs: the lines as passages. The tag at the start of the document also applies to
-            lines without a tag.
+        paragraphs: one `Passage` per line of the document. The tag at the start of the document
+            also applies to lines without a tag.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str):

@@ -36,8 +36,9 @@ class Bin:
 class Calibration:
     """The confidence and accuracy of a model's predictions of reference tokens.
 
-    The confidence is the probability of the most likely token. A prediction is accurate if the most
-    likely token is the reference token. EOS counts as a token.
+    The confidence is the probability of the most likely token. A prediction is correct if the most
+    likely token is the reference token; accuracy is the share of correct predictions. EOS counts as
+    a token.
     """
 
     ece: Share
@@ -88,7 +89,7 @@ def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
 
     Args:
         confidences: (N,) probabilities.
-        hits: (N,) whether each prediction is accurate.
+        hits: (N,) whether each prediction is correct.
     """
     edges = np.linspace(0, 1, BINS + 1)
     places = np.digitize(confidences, edges[1:-1], right=True)

@@ -116,7 +116,10 @@ def students_p(t: float, freedom: float) -> float:
 
 
 def students_quantile(freedom: float) -> float:
-    """Returns the value that |T| exceeds with a probability of 5%, see `students_p`."""
+    """Returns the two-sided 5% critical value of Student's t distribution.
+
+    |T| exceeds it with a probability of 5% (see `students_p`).
+    """
     low, high = 0.0, 1.0
     while students_p(high, freedom) > 1 - LEVEL:
         high *= 2

@@ -24,7 +24,7 @@ def export(
 
     Args:
         model: a model, checkpoint or run directory.
-        output: a directory that is missing or empty.
+        output: the directory to write to; it must not exist yet or must be empty.
         quantization: data type of the weights in CTranslate2, or None for float32.
         note: called with two messages: which model is exported, and what was written with the
             result of the comparison.

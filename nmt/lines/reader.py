@@ -140,7 +140,7 @@ class Slice:
 
 
 def _end_of_line(data: bytes, lines: int) -> int:
-    """Returns the index in `data` after the given number of lines."""
+    """Returns the index in `data` of the byte that follows the first `lines` lines."""
     at = 0
     for _ in range(lines):
         at = data.index(b"\n", at) + 1

@@ -163,8 +163,8 @@ def translate_stream(
             suspicious translations.
         prefix_file: see `run_translate`.
         links: the file to which the alignment is written; requires `options.search.align`.
-        lines: the range of lines of the whole input that `source` contains, half-open and counted
-            from 0; the end is None if `source` extends to the end of the input.
+        lines: which lines of the whole input `source` contains, as a half-open range counted from
+            0. The end is None if `source` extends to the end of the input.
         bar: a progress bar that counts lines.
 
     Raises:

@@ -121,7 +121,9 @@ def _read_header(file: BinaryIO) -> dict[str, tuple[int, ...]]:
     """
     size = int.from_bytes(file.read(8), "little")
     if size > _MAX_HEADER_BYTES:
-        raise ValueError(f"a header of {size} bytes")
+        raise ValueError(
+            f"its header of {size:,} bytes exceeds the maximum of {_MAX_HEADER_BYTES:,}"
+        )
     try:
         header = _HEADER.validate_json(file.read(size))
     except ValidationError as error:

@@ -86,7 +86,8 @@ class ModelProcess:
         """Starts the process and waits until its model is loaded and warmed up.
 
         Returns:
-            The model's description, or None if the process is not needed and has therefore ended.
+            The model's description, or None if `load` returned None because this process is not
+            needed; the process then ends.
 
         Raises:
             InputError: raised by `load`.

@@ -56,7 +56,11 @@ def batcher_of(request: Request) -> Batcher:
 
 
 def living_batcher_of(request: Request) -> Batcher:
-    """Returns the batcher, even while loading; raises HTTPException 503 if no process runs."""
+    """Returns the batcher, even while the model is still loading.
+
+    Raises:
+        HTTPException: all model processes have ended (503).
+    """
     batcher: Batcher = request.app.state.batcher
     if batcher.has_died:
         problem = batcher.problem or "The model processes have ended. Restart the server."

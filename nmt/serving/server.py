@@ -107,7 +107,10 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
-    """Returns uvicorn's configuration, without logging and extra headers."""
+    """Returns the uvicorn configuration.
+
+    Logging, the `Server` header and the handling of proxy headers are disabled.
+    """
     return uvicorn.Config(
         app,
         http=Connection.of(limits),

@@ -208,7 +208,12 @@ class Reference:
                 shares = _share(errors.gradients[name], size, plain_error)
                 return f"gradient of {name} off by {shares}"
         if not (exact.loss <= 2 * loss <= 4 * exact.loss and math.isfinite(norm)):
-            return f"with dropout, loss {loss:.3g} and gradient norm {norm:.3g}"
+            exact_norm = sum(exact.gradients.values())
+            return (
+                f"with dropout, the loss is {loss:.3g} and the sum of the gradient norms "
+                f"{norm:.3g}; in fp32 without dropout, they are {exact.loss:.3g} and "
+                f"{exact_norm:.3g}"
+            )
         return None
 
     def _errors(

@@ -44,8 +44,8 @@ def given_tokenizer(job: Job) -> Tokenizer | None:
     """Returns the tokenizer to use instead of training one, or None.
 
     Raises:
-        InputError: the given file cannot be used, or its tokenizer has another vocabulary size or
-            other symbols than the settings.
+        InputError: the given file cannot be used, or its vocabulary size or symbols differ from the
+            settings.
     """
     settings = job.tokenizer_settings
     given = job.given_tokenizer or (Path(settings.model) if settings.model else None)
