@@ -72,8 +72,8 @@ class LearnedPositions(nn.Module):
         return self.weight[positions]
 
 
-class RotaryPositions(nn.Module):
-    """A placeholder for rotary encodings, which `SelfAttention` applies to queries and keys."""
+class NoPositions(nn.Module):
+    """Adds nothing to the embeddings; for positions that only attention uses, such as rotary."""
 
     max_length: int | None = None
 

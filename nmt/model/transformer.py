@@ -18,7 +18,7 @@ from nmt.model.attention import Cache, KeysValues, Visibility, recorded_weights
 from nmt.model.kernels.dropout import Dropout, Randomness
 from nmt.model.kernels.flex import with_blocks
 from nmt.model.layers import DecoderLayer, EncoderLayer, OutputProjection, new_norm
-from nmt.model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
+from nmt.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
 from nmt.model.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ class Transformer(nn.Module):
         self.d_model, self.attention_window = model.d_model, model.attention_window
         self.randomness = Randomness()
         self.embedding = nn.Parameter(torch.empty(vocabulary_size, model.d_model))
-        self.positions: SinusoidalPositions | LearnedPositions | RotaryPositions
+        self.positions: SinusoidalPositions | LearnedPositions | NoPositions
         if model.positions == "sinusoidal":
             self.positions = SinusoidalPositions(model.d_model)
         elif model.positions == "learned":
             self.positions = LearnedPositions(max_length, model.d_model)
         else:
-            self.positions = RotaryPositions()
+            self.positions = NoPositions()
         self.dropout = Dropout(model.dropout, self.randomness)
         self.encoder = nn.ModuleList(
             EncoderLayer(model, self.randomness) for _ in range(model.encoder_layers)
