@@ -1,7 +1,7 @@
 """Writes clauses in German: verb forms, the verbal bracket, and word order.
 
-There are three word orders, which are named after the position of the finite verb: "second" in
-statements, "first" in questions and requests, and "final" in subordinate clauses.
+The three word orders are named after the position of the finite verb: "second" in statements,
+"first" in questions and requests, and "final" in subordinate clauses.
 """
 
 import re

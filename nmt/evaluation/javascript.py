@@ -1,4 +1,4 @@
-"""Bundles JavaScript modules in one script, so that a page need not request each module."""
+"""Bundles JavaScript modules in one script, so that a page does not request each module."""
 
 import re
 from collections.abc import Mapping
