@@ -82,7 +82,10 @@ def aligned(source: str, target: str) -> Alignment:
 
 
 def _as_written(tokens: list[str]) -> list[set[str]]:
-    """Returns each word's spellings in the lexicon; the first word may also be lowercased there."""
+    """Returns the spellings under which the lexicon may contain each word.
+
+    The first word of a sentence may be lowercase in the lexicon.
+    """
     return [{token, token[0].lower() + token[1:]} if i == 0 else {token}
             for i, token in enumerate(tokens)]  # fmt: skip
 

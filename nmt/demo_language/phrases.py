@@ -18,7 +18,7 @@ _Table = dict[str, dict[str, str]]
 
 
 def _table(m: str, f: str, n: str, pl: str) -> _Table:
-    """Returns forms by gender (or "pl") and case; each argument contains the forms of all cases."""
+    """Returns forms by gender (or "pl") and case; each argument contains one form per case."""
     rows = {"m": m, "f": f, "n": n, "pl": pl}
     return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
 

@@ -1,4 +1,4 @@
-"""Computes scores by source length and word frequency, counts of faults, and calibration.
+"""Analyzes translations: scores by source length and word frequency, faults, and calibration.
 
 docs/analysis.md defines each measure and cites its source. Words are the tokens that BLEU counts.
 """
@@ -160,7 +160,7 @@ def by_word_frequency(
 
     Args:
         translations, references: the words of each translation and reference.
-        counts: the frequency of each word in the training data.
+        counts: the frequency of each word in the training targets.
     """
     totals = [[0, 0, 0] for _ in range(len(FREQUENCIES) + 1)]
     for translation, reference in zip(translations, references, strict=True):

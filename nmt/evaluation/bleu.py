@@ -88,7 +88,7 @@ def bleu_interval(
 
     The bounds are the 2.5% and 97.5% quantiles of BLEU in 1000 resamples of the sentences.
     `sacrebleu --confidence` uses the same resamples, but prints the mean of their scores and half
-    the width of the interval. The sum of these two values can exceed 100. The environment variable
+    the width of the interval. The mean plus the half width can exceed 100. The environment variable
     SACREBLEU_SEED sets the seed (default 12345).
     """
     check_texts(hypotheses, references)

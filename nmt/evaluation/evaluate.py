@@ -186,7 +186,7 @@ def _test_set(
     language: str,
     note: Note,
 ) -> TestSet:
-    """Returns the given test set from files or sacreBLEU, or otherwise the model's own test set."""
+    """Returns a test set from the given files or from sacreBLEU, or the model's own test set."""
     if reference:
         return test_sets.from_files(source, reference)
     if name is not None:
@@ -215,8 +215,8 @@ def _loaded(
     """Loads a model for translation and, if `is_scoring` is true, for scoring translations.
 
     Raises:
-        NoModelError: `is_scoring` is true and the model is exported, because exported models cannot
-            score translations. See also `Translator.load`.
+        NoModelError: `is_scoring` is true, but the model is exported and cannot score translations.
+            See also `Translator.load`.
     """
     if is_exported(found.directory):
         if is_scoring:
@@ -269,7 +269,7 @@ def _scored(
     counting: Counting,
     judge: Comet | None,
 ) -> Evaluation:
-    """Computes all scores, also for the baseline's translations `others` if they are given."""
+    """Computes all scores, also those of the baseline's translations `others` if given."""
     texts = (translations, *tests.references)
     language = language_of(counting["target_language"] or "")
     papers = papers_interval = comparison = None

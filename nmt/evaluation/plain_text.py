@@ -30,7 +30,7 @@ def check_plain_text(
         may_be_tokenized: whether to omit the warning about tokenized text.
 
     Raises:
-        InputError: a line contains the marks of subword pieces.
+        InputError: a line contains the markers of subword pieces.
     """
     tokenized = [number for number, line in enumerate(lines, start=1) if _TOKENIZED.search(line)]
     for number, line in enumerate(lines, start=1):

@@ -108,7 +108,7 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
             None, English is the preferred source language.
 
     Raises:
-        ArgumentError: the test set does not exist or is not available in these languages.
+        ArgumentError: the test set does not exist or is not available in the required languages.
         StorageError: the test set cannot be downloaded.
     """
     from sacrebleu.dataset import DATASETS
