@@ -1,6 +1,6 @@
 """Generates English-German sentence pairs from a lexicon and a grammar.
 
-This package imports nothing from the rest of `nmt`. Its modules, from words to corpora:
+This package imports nothing from the rest of `nmt`. The package has these modules:
 
 - `lexicon` reads the tables in `words/` and adds the regular forms, which `inflection` defines;
   `fitting` finds words that make sense together;

@@ -132,7 +132,8 @@ def direction(phrase: NounPhrase) -> Words:
 def surface(rng: Random, case: str) -> Words:
     """Picks a place on, under or next to furniture, or in a container, such as "on the table".
 
-    `case` is "dat" for the place where a thing is, and "acc" for the place where a thing is put.
+    `case` is "dat" for the place where a thing is, and "acc" for the place to which a thing is
+    moved.
     """
     if rng.random() < 0.3:
         return _words(NounPhrase(rng.choice(_INSIDE), "the"), "in", "in", case)

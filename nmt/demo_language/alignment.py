@@ -66,9 +66,9 @@ def aligned(source: str, target: str) -> Alignment:
     """Aligns an English sentence of the grammar with its German translation.
 
     Words that occur more than once are not aligned, because the lexicon cannot tell the occurrences
-    apart. Words for which two lexicon entries give different links are not aligned, either. If
-    expressions correspond only as a whole, such as "last week" and "letzte Woche", there are
-    possible links between all their words.
+    apart. Words for which two lexicon entries give different links are not aligned either. If two
+    expressions correspond only as a whole, such as "last week" and "letzte Woche", all their words
+    are connected by possible links.
     """
     english, german_words = words(source), words(target)
     claims = [
@@ -82,7 +82,10 @@ def aligned(source: str, target: str) -> Alignment:
 
 
 def _as_written(tokens: list[str]) -> list[set[str]]:
-    """Returns the spellings of each word to look up; the first word also without its capital."""
+    """Returns the spellings under which the lexicon may contain each word.
+
+    The first word of a sentence may be lowercase in the lexicon.
+    """
     return [{token, token[0].lower() + token[1:]} if i == 0 else {token}
             for i, token in enumerate(tokens)]  # fmt: skip
 
@@ -90,7 +93,10 @@ def _as_written(tokens: list[str]) -> list[set[str]]:
 def _linked(
     entry: _Entry, english: list[set[str]], german_words: list[set[str]]
 ) -> tuple[set[Link], set[Link]] | None:
-    """Returns an entry's sure and possible links, or None unless it occurs once per sentence."""
+    """Returns an entry's sure and possible links.
+
+    Returns None unless the entry occurs exactly once in each of the two sentences.
+    """
     first, second = _places(entry.english, english), _places(entry.german, german_words)
     if len(first) != 1 or len(second) != 1:
         return None
@@ -129,7 +135,10 @@ def _single(forms: Iterable[_Words], tokens: list[set[str]]) -> tuple[int, ...]:
 
 
 def _undisputed(claims: list[set[Link]]) -> set[Link]:
-    """Returns all claimed links except those of words that two claims align differently."""
+    """Returns the links of all entries, except those of words that two entries align differently.
+
+    Each element of `claims` contains the links of one entry.
+    """
 
     def disputes(one: set[Link], other: set[Link]) -> bool:
         share = any({s for s, _ in one} & {s for s, _ in other}) or (

@@ -40,7 +40,7 @@ def and_it(rng: Random) -> Draft:
 
 
 def _seconds(rng: Random, first: Verb, noun: Noun) -> list[Verb]:
-    """Returns verbs for a second action on the thing `noun`, after the action of `first`."""
+    """Returns the verbs that can describe a second action on `noun`, after the verb `first`."""
     layable = noun in OBJECTS[_PUT]
     verbs = [verb for verb in TAKING[noun] if "second" in verb.flags and verb is not first]
     return [_PUT] if layable and (not verbs or chance(rng, 0.4)) else verbs

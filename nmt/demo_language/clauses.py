@@ -51,11 +51,11 @@ class Clause:
         return getattr(self, self.front) if self.front else None
 
     def later(self, slot: str) -> Words | None:
-        """Returns the adverbial in a slot such as "time", or None if it opens the clause."""
+        """Returns the adverbial in the given slot, or None if the adverbial opens the clause."""
         return None if slot == self.front else getattr(self, slot)
 
     def objects(self) -> Iterator[tuple[Phrase, str]]:
-        """Yields the phrases that the verb takes, each with its German case."""
+        """Yields the objects of the verb, each with its German case."""
         if self.dative:
             yield self.dative, "dat"
         if self.accusative:

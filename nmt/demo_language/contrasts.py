@@ -43,8 +43,8 @@ class ContrastivePair:
 def contrastive_pairs(pairs: int, seed: int, split: str) -> Iterator[ContrastivePair]:
     """Yields `pairs` contrastive pairs for each phenomenon, with different sources.
 
-    The sources belong to the given split of the demo corpus. If the split is "test", for example,
-    each source has a combination of words that does not occur in training sentences.
+    The sources belong to the given split of the demo corpus. With the split "test", for example,
+    each source contains a combination of words that does not occur in training sentences.
 
     Raises:
         OutOfSentences: raised during iteration if the grammar finds no more new sentences.

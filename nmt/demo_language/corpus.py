@@ -1,12 +1,12 @@
 """Generates corpora of any size from a seed and a split.
 
 A corpus consists of blocks. The pairs of a block depend only on the seed, the split and the index
-of the block, so that several processes can generate one corpus in parallel.
+of the block, so several processes can generate a corpus in parallel.
 
 Every (verb, object) or (adjective, noun) combination of lemmas belongs to one split, as determined
 by the hash of the combination. Training sentences contain only combinations of the training split.
 A validation or test sentence contains at least one combination of its own split; its other
-combinations belong to the training split. Therefore two splits never share a sentence, even if
+combinations belong to the training split. Therefore, two splits never share a sentence, even if
 their seeds differ.
 """
 
@@ -67,7 +67,7 @@ def demo_pairs(pairs: int, seed: int, split: str, first: int = 0) -> Iterator[De
         first: index of the first pair to yield.
 
     Raises:
-        ValueError: a number is negative, or the split is unknown.
+        ValueError: `pairs` or `first` is negative, or the split is unknown.
         OutOfSentences: raised during iteration if the grammar finds no more new sentences.
     """
     if split not in SPLITS:

@@ -1,6 +1,6 @@
 """Generates sentences with "there is" or "to be".
 
-The sentences include statements of prices, ages and times, and comparisons.
+Some of the sentences state prices, ages or times, or compare two nouns.
 """
 
 from dataclasses import replace
@@ -159,7 +159,7 @@ def _part(rng: Random) -> NounPhrase:
 def _trade(rng: Random, tense: str) -> Draft:
     """Writes a sentence such as "My father is a good baker".
 
-    Without the adjective, the German sentence has no article: "Mein Vater ist Bäcker".
+    If there is no adjective, the German sentence has no article: "Mein Vater ist Bäcker".
     """
     person, trade = rng.choice(KIN), rng.choice(_TRADES)
     while person.gender != trade.gender:

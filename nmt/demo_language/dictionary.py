@@ -18,7 +18,7 @@ from nmt.demo_language.lexicon import (
 
 
 def _entries() -> Iterator[tuple[str, str]]:
-    """Yields English word forms with German dictionary forms; an English form may be repeated."""
+    """Yields each English word form with a German dictionary form; a word form may be repeated."""
     for table in (DICTIONARY_WORDS, NUMBERS, MONTHS, WEEKDAYS, ORDINALS):
         yield from table.items()
     for noun in NOUNS:

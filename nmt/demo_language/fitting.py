@@ -1,7 +1,7 @@
 """Finds words that make sense together, based on their classes in the lexicon.
 
-The grammar picks verbs and adjectives for nouns, and places for people, from the tuples in this
-module. The tuples are in the order of the lexicon.
+The tuples in this module list the verbs and adjectives that fit each noun, and the places for
+people and animals, in the order of the lexicon. The grammar picks words from these tuples.
 """
 
 from itertools import accumulate
@@ -67,5 +67,5 @@ SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Returns the places where `subject` may be or go; None stands for a person."""
+    """Returns the places where `subject`, or a person if `subject` is None, may be or go."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

@@ -1,7 +1,7 @@
 """Writes clauses in German: verb forms, the verbal bracket, and word order.
 
-There are three word orders, which are named after the position of the finite verb: "second" in
-statements, "first" in questions and requests, and "final" in subordinate clauses.
+The three word orders are named after the position of the finite verb: "second" in statements,
+"first" in questions and requests, and "final" in subordinate clauses.
 """
 
 import re
@@ -58,7 +58,7 @@ def infinitive(clause: Clause) -> str:
 def verb_group(clause: Clause, order: str) -> tuple[str, str]:
     """Returns the two parts of the verbal bracket: the finite verb, and the part at the end.
 
-    The second part is a prefix, a participle or an infinitive, or "" if there is none.
+    The part at the end is a prefix, a participle or an infinitive, or "" if there is none.
     """
     verb, subject, tense = clause.verb, clause.subject, clause.tense
     # The English past becomes a preterite in statements and a perfect in questions.
@@ -102,7 +102,7 @@ def _by_person(subject: Phrase, first: str, third: str, plural: str) -> str:
 
 
 def _subject_and_middle(clause: Clause) -> list[str]:
-    """Returns the subject and the parts from `_middle`, in order.
+    """Returns the subject and the parts from `_middle`, in German word order.
 
     A subject that is a noun follows an object pronoun, as in "ihn der Mann", unless the pronoun
     could be mistaken for the subject, as in "die Frau sie".

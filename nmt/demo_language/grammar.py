@@ -2,7 +2,8 @@
 
 Each English sentence has exactly one German translation, because some choices are fixed. "You" is
 always translated as "Sie". The English past becomes a preterite in statements and a perfect in
-questions. "It" becomes a pronoun with the gender of the noun that it refers to.
+questions (except for verbs such as "sein"). "It" becomes a pronoun with the gender of the noun that
+"it" refers to.
 """
 
 from collections.abc import Callable

@@ -29,7 +29,7 @@ def purpose(rng: Random) -> Draft:
 
 
 def _task(rng: Random, subject: Phrase) -> Clause:
-    """Picks a clause with the given subject, to be used as the infinitive clause."""
+    """Picks a clause that has the given subject and is used as the infinitive clause."""
     verb = rng.choice(rng.choices((TRANS, DAT, PREP, GIVE), (6, 1, 1, 1))[0])
     while verb.flags & {"state", "static"}:
         verb = rng.choice(TRANS)

@@ -24,7 +24,7 @@ The table of nouns, nouns.tsv, has these columns:
         destination: places to which people travel.
         arrival: places at which people arrive.
         trade: occupations.
-        roomy: containers for small things.
+        roomy: containers into which small things can be put.
         unit: units of time.
 
 The table of verbs, verbs.tsv, has these columns:
@@ -43,27 +43,27 @@ The table of verbs, verbs.tsv, has these columns:
         dat: a dative object.
         prep: an object with `german_preposition`.
         give: a person as the dative object, and an accusative object.
-        rest: none; a place is possible.
+        rest: no object; a place is possible.
         motion: a destination.
-        ride: a public vehicle as the subject.
-        event: an event as the subject.
+        ride: no object; the subject is a public vehicle.
+        event: no object; the subject is an event.
         belong: an owner as the dative object.
         cost: a price.
         put: a thing as the accusative object, and the place where it is put.
         be: a predicate.
         that, whether, infinitive: a clause with "that" or "whether", or an infinitive.
-    german_preposition, case: German preposition and case (acc or dat) of the object; if the verb
-        has two objects, of the last object.
+    german_preposition, case: German preposition and case (acc or dat) of the object, or of the last
+        object if the verb has two objects.
     objects: English nouns and classes of nouns that can be the object.
     flags: properties of the verb:
         static: has no progressive in English.
         state: has no progressive in English, and takes no adverbial of time.
-        animal: its subject can also be an animal.
-        located: its place must be in the class "arrival".
+        animal: the subject of the verb can also be an animal.
+        located: the place must be in the class "arrival".
         nowhere: takes no place.
-        placed: can take a place, which is where the object is seen or obtained.
-        getting: its object should not follow "my".
-        familiar: its object should not follow "a" or "some".
+        placed: can take the place where the object is seen or obtained.
+        getting: the object should not follow "my".
+        familiar: the object should not follow "a" or "some".
         first, second: can be the first or the second verb in sentences such as "The boy found the
             key and sold it".
         unasked: cannot follow "please".
@@ -79,7 +79,7 @@ The table of adjectives, adjectives.tsv, has these columns:
 The table of adverbials, adverbials.tsv, has these columns:
     english, german: the adverbial in both languages.
     kind: the use of the adverbial:
-        past, future, present, progressive: a time in a clause with this tense.
+        past, future, present, progressive: a time in a clause with the named tense.
         frequency: a frequency in the present or past.
         habit: a frequency in the present.
         still: only the adverb "still".

@@ -18,7 +18,7 @@ _Table = dict[str, dict[str, str]]
 
 
 def _table(m: str, f: str, n: str, pl: str) -> _Table:
-    """Returns forms by gender (or "pl") and case; each argument contains the forms of all cases."""
+    """Returns forms by gender (or "pl") and case; each argument contains one form per case."""
     rows = {"m": m, "f": f, "n": n, "pl": pl}
     return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
 
@@ -64,11 +64,11 @@ def _indefinite_article(following: str) -> str:
 class NounPhrase:
     """A noun with an optional determiner, adjective, genitive and relative clause.
 
-    `determiner` is "" if there is none. `attribute` is a genitive and `relative` a relative clause,
-    each as a pair (English text, German text); the German relative clause includes its commas.
-    `phenomena` and `combinations` are those of the relative clause. If the determiner is "whose",
-    `owner` is the gender of the antecedent of "whose", or "pl" if the antecedent is plural (see
-    `row`).
+    `determiner` is "" for a phrase without a determiner. `attribute` is a genitive, and `relative`
+    is a relative clause; both are pairs (English text, German text), and the German relative clause
+    includes its commas. `phenomena` and `combinations` are those of the relative clause. If the
+    determiner is "whose", `owner` is the gender of the antecedent of "whose", or "pl" if the
+    antecedent is plural (see `row`).
     """
 
     noun: Noun
@@ -91,7 +91,7 @@ class NounPhrase:
 
     @property
     def indefinite(self) -> bool:
-        """Whether the phrase has an indefinite or no article, so that it is negated with "kein"."""
+        """Whether the phrase has an indefinite article or none, and is negated with "kein"."""
         return self.determiner in _INDEFINITE
 
     @property
@@ -101,7 +101,7 @@ class NounPhrase:
 
     @property
     def new(self) -> bool:
-        """Whether the phrase introduces something new; such phrases are late in German."""
+        """Whether the phrase introduces something new and so comes late in a German clause."""
         return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
 
     @property

@@ -52,7 +52,7 @@ def pick_any_clause(rng: Random, tenses: str = "") -> Clause:
 def pick_clause(
     rng: Random, verb: Verb, subject: Phrase, tense: str, avoided: Noun | None = None
 ) -> Clause:
-    """Picks a clause with the objects that the verb needs, and at most a place as an adverbial."""
+    """Picks a clause with the objects that the verb needs; its only adverbial can be a place."""
     clause = Clause(subject, verb, tense)
     if verb.frame in ("trans", "give"):
         clause = replace(clause, accusative=pick_object(rng, verb, subject, avoided))
@@ -99,8 +99,8 @@ def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
 def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> str:
     """Picks a tense or modal that the verb can take.
 
-    If `choices` is given (names separated by spaces), picks from these; a tense that the verb
-    cannot take, or a past that looks like a present, is replaced.
+    Picks one of `choices` (names separated by spaces) unless `choices` is empty. Replaces a tense
+    that the verb cannot take, and a past that looks like a present.
     """
     if choices:
         tense = rng.choice(choices.split())

@@ -1,6 +1,6 @@
 """Picks noun phrases and pronouns that fit a verb, a noun or a place.
 
-Each choice depends only on the arguments, which include the random number generator.
+All choices depend only on the arguments, including the random number generator `rng`.
 """
 
 from dataclasses import replace

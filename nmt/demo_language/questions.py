@@ -43,7 +43,7 @@ def _question_clause(rng: Random, tenses: str) -> Clause:
 
 
 def _has_some(phrase: Phrase) -> bool:
-    """Returns whether the phrase has "some", which questions avoid."""
+    """Returns whether the phrase has the determiner "some", which is avoided in questions."""
     return isinstance(phrase, NounPhrase) and phrase.determiner == "some"
 
 

@@ -28,7 +28,7 @@ _UNDIVIDED = tuple(verb for verb in SINGULAR_OBJECT if not verb.prefix and not v
 
 
 def relative(rng: Random) -> Draft:
-    """Writes a sentence with a relative clause after the subject, or after an object at the end."""
+    """Writes a sentence with a relative clause that modifies the subject or a final object."""
     verb = pick_verb(rng)
     if chance(rng, 0.6):
         antecedent = _antecedent(rng, rng.choice(PEOPLE))
@@ -60,8 +60,8 @@ def _with_relative(
 ) -> NounPhrase:
     """Adds a relative clause in which the phrase is the subject, an object or a possessor.
 
-    If possible, the relative clause has another verb and subject than the main clause, whose verb
-    is `main` and whose subject is `agent`.
+    If possible, the relative clause and the main clause have different verbs and different
+    subjects. `main` is the verb of the main clause, and `agent` is the subject of the main clause.
     """
     kind = rng.random()
     if "person" not in phrase.noun.classes or kind > 0.6:

@@ -39,7 +39,7 @@ def said(clause: Clause) -> Draft:
 
 
 def asked(clause: Clause, words: tuple[str, str] = ("", "")) -> Draft:
-    """Returns the clause as a question in both languages; `words` are the question words."""
+    """Returns the clause as a question in both languages, with the question words `words`."""
     return draft(
         english.question(clause, words[0]),
         german.worded(clause, "first", words[1]),
@@ -78,7 +78,7 @@ def attached(
     shown: Iterable[str],
     pairs: set[Combination],
 ) -> NounPhrase:
-    """Adds a relative clause to a phrase; `words` is its text in both languages."""
+    """Adds to a phrase a relative clause whose text in both languages is `words`."""
     return replace(
         phrase,
         relative=(words[0], f", {words[1]},"),

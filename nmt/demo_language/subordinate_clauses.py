@@ -113,7 +113,7 @@ def that_clause(rng: Random) -> Draft:
 
 
 def that_clauses(rng: Random) -> tuple[Clause, Clause]:
-    """Picks a main clause such as "the girl knows", and its "that" clause."""
+    """Picks a main clause such as "the girl knows", and the "that" clause that follows."""
     verb, tense = rng.choice(_THAT), rng.choice(("present", "present", "past"))
     main = Clause(pick_subject(rng), verb, "present" if verb.english == "hope" else tense)
     if verb.english != "hope":
@@ -127,7 +127,7 @@ def whether_clause(rng: Random) -> Draft:
 
 
 def whether_clauses(rng: Random) -> tuple[Clause, Clause]:
-    """Picks a main clause such as "the girl asked", and its "whether" clause."""
+    """Picks a main clause such as "the girl asked", and the "whether" clause that follows."""
     tense = rng.choice(("present", "past"))
     verb = rng.choice(_WHETHER)
     main = Clause(pick_certain_subject(rng), verb, tense, negated=verb.english == "know")
@@ -138,7 +138,8 @@ def whether_clauses(rng: Random) -> tuple[Clause, Clause]:
 def _content(rng: Random, main: Clause, tenses: str) -> Clause:
     """Picks the clause that follows "that" or "whether".
 
-    Its subject differs from the subject of `main`. If `main` is in the past, so is the clause.
+    The subject of the clause differs from the subject of `main`. If `main` is in the past, the
+    clause is in the past, too.
     """
     sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
     while _same_subject(main, sub) or sub.subject is NOBODY:

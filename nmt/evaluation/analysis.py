@@ -1,4 +1,4 @@
-"""Analyzes translations by source length and word frequency; measures faults and calibration.
+"""Analyzes translations: scores by source length and word frequency, faults, and calibration.
 
 docs/analysis.md defines each measure and cites its source. Words are the tokens that BLEU counts.
 """
@@ -28,7 +28,7 @@ Words = Callable[[str], list[str]]  # splits a text into words
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """The scores of the sentences in a range of source lengths."""
+    """The scores of the sentences whose source length is in a range."""
 
     words: str  # such as "10-19"
     sentences: int
@@ -39,7 +39,7 @@ class LengthBucket:
 
 @dataclass(frozen=True)
 class FrequencyBucket:
-    """The accuracy for the words whose frequency in the training targets is in a range."""
+    """The accuracy on words whose frequency in the training targets is in a range."""
 
     occurrences: str  # such as "5-9"
     reference_words: int
@@ -85,8 +85,9 @@ def analyze(
     Args:
         counting: the options of BLEU.
         found: the model whose training data is used to count word frequencies.
-        translator: the same model, loaded for translation; used to measure calibration. If `found`
-            or `translator` is None, the analysis contains neither word frequencies nor calibration.
+        translator: the model `found`, loaded for translation; used to measure calibration. If
+            `found` or `translator` is None, the analysis contains neither word frequencies nor
+            calibration.
 
     Raises:
         InputError: BLEU's tokenizer for the source language is not installed.
@@ -155,11 +156,11 @@ def by_word_frequency(
     references: Iterable[Sequence[str]],
     counts: Counter[str],
 ) -> list[FrequencyBucket]:
-    """Computes the accuracy of words by frequency, as compare-mt does (Neubig et al., 2019).
+    """Computes the accuracy by word frequency, as compare-mt does (Neubig et al., 2019).
 
     Args:
         translations, references: the words of each translation and reference.
-        counts: the frequency of each word in the training data.
+        counts: the frequency of each word in the training targets.
     """
     totals = [[0, 0, 0] for _ in range(len(FREQUENCIES) + 1)]
     for translation, reference in zip(translations, references, strict=True):
@@ -243,6 +244,6 @@ def _bucket(value: int, bounds: Sequence[int]) -> int:
 
 
 def _names(bounds: Sequence[int]) -> list[str]:
-    """Names the ranges between bounds: "0", "1", "2-4" and "5 or more" for [0, 1, 2, 5]."""
+    """Returns the names of ranges: "0", "1", "2-4" and "5 or more" for [0, 1, 2, 5]."""
     inner = [f"{a:,}-{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in pairwise(bounds)]
     return [*inner, f"{bounds[-1]:,} or more"]

@@ -60,7 +60,7 @@ def _calibration(found: Calibration) -> Table:
     notes = [f"Expected calibration error: {found.ece:.2%} in {found.sentences:,} sentences; "
              f"training.label_smoothing: {found.label_smoothing:g}"]  # fmt: skip
     if found.too_long:
-        notes.append(f"Left out because of the maximum length: {found.too_long:,} sentences")
+        notes.append(f"Skipped because of the maximum length: {found.too_long:,} sentences")
     columns = ["confidence", "tokens", "mean confidence", "accuracy"]
     return Table("Calibration on the references", columns, rows, tuple(notes))
 

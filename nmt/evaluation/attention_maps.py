@@ -1,7 +1,7 @@
 """Computes the attention weights for a sentence pair and writes them to PNG or HTML files.
 
-The plots correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show the attention of
-the decoder.
+The plots correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show decoder
+self-attention and cross-attention.
 """
 
 import base64
@@ -36,7 +36,7 @@ _MAX_WEIGHTS = 100_000_000
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Attention weights of one sentence pair; each query's weights sum to 1.
+    """Attention weights of one sentence pair; the weights of each query sum to 1.
 
     Row i of `cross` and `decoder` belongs to the step that predicts `target_pieces[i]`. In
     `cross`, the row contains the weights over `source_pieces`, and in `decoder`, the weights over
@@ -63,8 +63,8 @@ def attention_of(
         target: the translation, or None for the model's own translation.
 
     Raises:
-        InputError: `source` is empty, a sentence exceeds the maximum length, or there are more than
-            `_MAX_WEIGHTS` weights.
+        InputError: `source` is empty, a sentence exceeds the maximum length, or the sentences
+            require more than `_MAX_WEIGHTS` weights.
         NoModelError: there is no usable model, or its weights are NaN.
     """
     translator = (
@@ -102,8 +102,8 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
     """Writes the attention weights of a sentence pair to a .png or .html file.
 
     Raises:
-        ArgumentError: `output` does not end in .png or .html, or cannot be written, or a sentence
-            is the name of a file.
+        ArgumentError: `output` does not end in .png or .html or cannot be written, or a sentence is
+            the name of a file.
         InputError, NoModelError: see `attention_of` and `write_png`.
     """
     check_output(output)
@@ -153,7 +153,7 @@ def heat_maps(maps: AttentionMaps) -> list[HeatMaps]:
 def html_fragment(maps: AttentionMaps) -> str:
     """Returns an interactive view of the weights as HTML, for use in the body of a page.
 
-    The fragment has its own style and script, takes its colors from the page (see
+    The fragment contains its style and script, takes its colors from the page (see
     `view/attention.css`) and loads no other files. A page may contain several fragments. Weights
     are rounded to multiples of 1/255.
     """

@@ -16,7 +16,7 @@ _TOKEN_INCHES, _DPI = 0.13, 110
 
 @dataclass(frozen=True)
 class HeatMaps:
-    """The attention weights of all layers and heads for Q queries (rows) and K keys (columns)."""
+    """The attention weights of all layers and heads; Q queries as rows, K keys as columns."""
 
     title: str
     weights: np.ndarray  # (layers, heads, Q, K), 0 to 1
@@ -30,7 +30,7 @@ class HeatMaps:
 
 
 def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
-    """Plots all heat maps, one row per layer and one column per head. Larger weights are darker.
+    """Plots all heat maps, one row per layer and one column per head; larger weights are darker.
 
     Raises:
         InputError: matplotlib (extra "plots") is not installed, or the image would be too large.

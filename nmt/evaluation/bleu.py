@@ -46,7 +46,7 @@ class Comparison:
 
 
 class Counting(TypedDict, total=False):
-    """Options of BLEU; the defaults are sacreBLEU's. The options do not affect chrF or TER."""
+    """Options of BLEU, with sacreBLEU's defaults. These options do not affect chrF or TER."""
 
     target_language: str | None  # selects the tokenizer for zh, ja and ko
     lowercase: bool  # see `sacrebleu --lowercase`
@@ -63,7 +63,7 @@ def score(
         references: one or more lists, each with one detokenized reference per sentence.
 
     Raises:
-        InputError: there is nothing to score, or the numbers of lines differ. For other errors, see
+        InputError: there are no translations, or the numbers of lines differ. For other errors, see
             `bleu_metric`.
     """
     from sacrebleu.metrics.chrf import CHRF  # slow to import
@@ -87,9 +87,9 @@ def bleu_interval(
     """Returns the bounds of BLEU's 95% confidence interval by bootstrap resampling (Koehn, 2004).
 
     The bounds are the 2.5% and 97.5% quantiles of BLEU in 1000 resamples of the sentences.
-    `sacrebleu --confidence` uses the same resamples, but prints their mean and half the width of
-    the interval; if BLEU is near 100, an interval around the mean could exceed 100. The environment
-    variable SACREBLEU_SEED sets the seed (default 12345).
+    `sacrebleu --confidence` uses the same resamples, but prints the mean of their scores and half
+    the width of the interval. The mean plus the half width can exceed 100. The environment variable
+    SACREBLEU_SEED sets the seed (default 12345).
     """
     check_texts(hypotheses, references)
     return interval(bleu_metric(**counting), hypotheses, references)
@@ -107,7 +107,7 @@ def interval(
 def resampled_scores(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[float]:
-    """Returns the scores of 1000 resamples of the sentences, each from 0 to 100.
+    """Returns the scores (0 to 100) of 1000 resamples of the sentences.
 
     All systems are scored on the same resamples of a test set (see `bleu_interval` for the seed),
     so the scores of two systems are paired.
@@ -122,7 +122,7 @@ def resampled_scores(
 def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, str]:
     """Returns the translation edit rate (edits per 100 reference words) and its signature.
 
-    Scoring thousands of sentences takes seconds, or longer if the translations are poor.
+    Scoring thousands of sentences takes seconds, and takes longer if the translations are poor.
     """
     from sacrebleu.metrics.ter import TER
 
@@ -141,7 +141,7 @@ def compare(
     """Compares translations with a baseline by paired bootstrap resampling (Koehn, 2004).
 
     Uses the 1000 resamples of `sacrebleu --paired-bs`; see `bleu_interval` for the seed. If both
-    scores are equal, the p-value is 1, whereas sacreBLEU may report 0.001.
+    systems have the same score, the p-value is 1, whereas sacreBLEU may report 0.001.
     """
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest

@@ -89,7 +89,7 @@ def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
 
     Args:
         confidences: (N,) probabilities.
-        hits: (N,) whether each prediction is correct.
+        hits: (N,) booleans; True if the prediction is correct.
     """
     edges = np.linspace(0, 1, BINS + 1)
     places = np.digitize(confidences, edges[1:-1], right=True)
@@ -102,7 +102,7 @@ def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
 
 
 def expected_calibration_error(bins: Sequence[Bin]) -> float:
-    """Returns the mean of |accuracy - confidence| over the bins, weighted by number of tokens."""
+    """Returns the mean of |accuracy - confidence| over all bins, weighted by their token counts."""
     gaps = [
         each.tokens * abs(each.accuracy - each.confidence)
         for each in bins

@@ -1,7 +1,6 @@
 """Measures how often a model prefers a right translation to a wrong translation.
 
-Examples of test sets of contrastive pairs are LingEval97 (Sennrich, 2017) and ContraPro (Müller et
-al., 2018).
+LingEval97 (Sennrich, 2017) and ContraPro (Müller et al., 2018) are test sets of contrastive pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +31,7 @@ class Accuracy:
 
     @classmethod
     def of(cls, results: Sequence[bool]) -> Self:
-        """Returns the accuracy for the results of one or more pairs."""
+        """Computes the accuracy from the results of one or more pairs (True: right)."""
         n, right = len(results), sum(results)
         share, spread = right / n, _Z**2 / n
         middle = (share + spread / 2) / (1 + spread)
@@ -101,7 +100,7 @@ def contrastive_accuracy(
     log-probability of the wrong translation. Log-probabilities are not normalized by length.
 
     Args:
-        path: path of the file of contrastive pairs, for messages.
+        path: path of the file of contrastive pairs; used in messages.
 
     Raises:
         InputError: a source or a translation is too long for the model.

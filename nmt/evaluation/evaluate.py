@@ -64,31 +64,31 @@ def evaluate(
     """Scores the translations of a test set against its references.
 
     Args:
-        model: a model, checkpoint or run directory, or a model exported to CTranslate2; optional
-            with `hypothesis`.
+        model: a model, checkpoint or run directory, or a model exported to CTranslate2. May be None
+            if `hypothesis` is given.
         source: text file to translate, plain or compressed.
         reference: one or more text files, each with one reference per line of `source`. COMET uses
             only the first file.
         test_set: a test set of sacreBLEU, such as "wmt14/full". If neither `reference` nor
             `test_set` is given, the model's own `data.test` is used.
-        hypothesis: file with translations, which are scored instead of a model's translations.
-            COMET and the analysis also require `source`.
+        hypothesis: file with translations, which are scored instead of a model's translations. If
+            `reference` is given, COMET and the analysis also require `source`.
         baseline: file with another system's translations, for a paired significance test.
         comet: name of a COMET model for an additional score.
-        analysis: whether to analyze the translations (see `nmt.evaluation.analysis`). Words are
-            counted in the model's `data.directory` if it contains the data that the model was
-            trained on.
-        contrastive: file of contrastive pairs on which the model's accuracy is measured (see
+        analysis: whether to analyze the translations (see `nmt.evaluation.analysis`). Word
+            frequencies are counted in the model's `data.directory` if this directory contains the
+            data that the model was trained on.
+        contrastive: file of contrastive pairs, on which the model's accuracy is measured (see
             `nmt.evaluation.contrastive`).
         target_language: the target language, or None for the model's target language.
-        lowercase, tokenize: options of BLEU, see `Counting`.
+        lowercase, tokenize: options of BLEU (see `Counting`).
         output: file to which the translations are written, one per line.
         device, precision: see `Translator.load`. The default precision is fp32 on every device.
         options: search options for the model's translations.
         note: called with each user-facing message.
 
     Raises:
-        ArgumentError: arguments conflict, or COMET is not installed.
+        ArgumentError: arguments conflict or are missing, or COMET is not installed.
         InputError: a file cannot be read, the numbers of lines differ, or a text is split into
             subword pieces.
         StorageError: a test set or a COMET model cannot be downloaded.
@@ -186,7 +186,7 @@ def _test_set(
     language: str,
     note: Note,
 ) -> TestSet:
-    """Returns the test set from files or from sacreBLEU, or else the model's own test set."""
+    """Returns a test set from the given files or from sacreBLEU, or the model's own test set."""
     if reference:
         return test_sets.from_files(source, reference)
     if name is not None:
@@ -212,11 +212,11 @@ def _loaded(
     is_scoring: bool,
     note: Note,
 ) -> Translator:
-    """Loads a model for translation or, if `is_scoring` is true, also for scoring translations.
+    """Loads a model for translation and, if `is_scoring` is true, for scoring translations.
 
     Raises:
-        NoModelError: `is_scoring` is true and the model is exported, because exported models cannot
-            score translations. See also `Translator.load`.
+        NoModelError: `is_scoring` is true, but the model is exported and cannot score translations.
+            See also `Translator.load`.
     """
     if is_exported(found.directory):
         if is_scoring:
@@ -253,7 +253,7 @@ def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
 def _wrong_languages(
     model: FoundModel | None, source: str | Path | None, tests: TestSet, language: str
 ) -> str | None:
-    """Returns a warning if the files of a test set seem to be in wrong languages, or None."""
+    """Returns a warning if the files of a test set seem to be in the wrong languages, else None."""
     if not tests.files:
         return None
     texts = [(*each, language) for each in zip(tests.files, tests.references, strict=True)]
@@ -269,7 +269,7 @@ def _scored(
     counting: Counting,
     judge: Comet | None,
 ) -> Evaluation:
-    """Computes all scores; `others` contains the baseline's translations."""
+    """Computes all scores, also those of the baseline's translations `others` if given."""
     texts = (translations, *tests.references)
     language = language_of(counting["target_language"] or "")
     papers = papers_interval = comparison = None
@@ -308,10 +308,9 @@ def _warn(result: Evaluation, note: Note) -> None:
         )
     elif is_hopeless:
         note(
-            f"nmt: warning: BLEU on {tests.name} is near 0. If the translations are good but "
-            "do not correspond to the references on the same lines, check that line i of the "
-            "references is the translation of line i of the sources. If the translations repeat "
-            "words, train longer, or check that the loss decreased."
+            f"nmt: warning: BLEU on {tests.name} is near 0. If the translations are good, check "
+            "that line i of the references is the translation of line i of the sources. If the "
+            "translations repeat words, train longer, or check that the loss decreased."
         )
 
 

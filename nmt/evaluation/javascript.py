@@ -1,4 +1,4 @@
-"""Bundles JavaScript modules in one script, so that a page need not request each module."""
+"""Bundles JavaScript modules in one script, so that a page does not request each module."""
 
 import re
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
         modules: maps the name of each module to its source. The modules must import names in braces
             and export only constants and functions.
         entry: name of the module that imports the other modules.
-        done: names of the modules in earlier scripts of the page, which are left out. The names of
-            the modules in this script are added to `done`.
+        done: names of the modules that earlier scripts of the page contain; these modules are left
+            out. The names of the modules in this script are added to `done`.
 
     Raises:
         KeyError: a module is missing.

@@ -2,13 +2,13 @@
 
 The paper does not describe how BLEU was computed. For German, this module follows the authors'
 published script, get_ende_bleu.sh of tensor2tensor. The script replaces Unicode punctuation in the
-translations as replace-unicode-punctuation.perl does (“ ” ’ become straight; „ ‚ ‘ and guillemets
-stay), tokenizes with Moses, writes `rich-text` as `rich ##AT##-##AT## text`, and calls
-multi-bleu.perl. The authors' reference was already tokenized and had straight quotation marks
-(tensor2tensor, issue 317). This module therefore straightens the quotation marks of the reference,
-so a „ in a translation never matches, as in the authors' evaluation. For French, no
-script was published. This module applies the same steps, with Moses' French rules, to the French
-translations and references.
+translations with replace-unicode-punctuation.perl: the quotation marks “ ” ’ become straight; „ ‚ ‘
+and guillemets are kept. The script then tokenizes with Moses, replaces `rich-text` with `rich
+##AT##-##AT## text`, and calls multi-bleu.perl. The authors' reference was already tokenized and had
+straight quotation marks (tensor2tensor, issue 317). Therefore, this module straightens the
+quotation marks of the reference. As in the authors' evaluation, a „ in a translation then never
+matches. The authors published no script for French. This module applies the same steps, with Moses'
+French rules, to French translations and references.
 
 The difference from sacreBLEU's score depends on the text (see docs/paper.md). The score is
 comparable only with the paper's scores and with scores computed in the same way.
@@ -65,10 +65,10 @@ def paper_bleu(
         target_language: "de" or "fr".
 
     Returns:
-        The score, 0 to 100, and the bounds of its 95% confidence interval, see `bleu_interval`.
+        The score (0 to 100), and the bounds of its 95% confidence interval (see `bleu_interval`).
 
     Raises:
-        InputError: there is nothing to score, or the numbers of lines differ.
+        InputError: there are no translations, or the numbers of lines differ.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -98,8 +98,8 @@ def paper_tokens(line: str, target_language: str = "de", *, of_reference: bool =
 def _split_last_stop(tokens: str) -> str:
     """Splits off the full stop at the end of a line, even after an abbreviation.
 
-    For example, "usw." becomes "usw .", but "usw ..." is unchanged. The script tokenizer.perl does
-    this, but sacremoses does not.
+    For example, "usw." becomes "usw .", but "usw ..." is unchanged. Moses' tokenizer.perl also
+    splits off this full stop, but sacremoses does not.
     """
     ends_in_one = tokens[-1:] == "." and tokens[-2:-1] not in ("", " ", ".")
     return f"{tokens[:-1]} ." if ends_in_one else tokens

@@ -27,17 +27,17 @@ def check_plain_text(
     Args:
         name: name of the text in messages.
         note: called with the warning.
-        may_be_tokenized: whether to omit the warning.
+        may_be_tokenized: whether to omit the warning about tokenized text.
 
     Raises:
-        InputError: a line contains the marks of subword pieces.
+        InputError: a line contains the markers of subword pieces.
     """
     tokenized = [number for number, line in enumerate(lines, start=1) if _TOKENIZED.search(line)]
     for number, line in enumerate(lines, start=1):
         if found := _PIECE.search(line):
             raise InputError(
                 f"Line {number} of {name} is split into subword pieces ({found[0].strip()!r}). "
-                "Join them into plain text."
+                "Join the pieces into plain text."
             )
     if not may_be_tokenized and len(tokenized) > _TOKENIZED_SHARE * sum(
         1 for line in lines if line.strip()

@@ -1,11 +1,11 @@
-"""Tests whether the scores of two systems differ, over seeds and over sentences.
+"""Tests whether the scores of two systems differ significantly, over seeds and over sentences.
 
 A system is a configuration that was trained once, or several times with different seeds. There are
 two independent questions:
 
-* Over seeds: would the difference remain if the systems were trained again? Welch's t-test (Welch,
-  1947) compares the scores of the runs on the same test set.
-* Over sentences: would the difference between these models remain on other sentences? Paired
+* Over seeds: would the difference in scores remain if the systems were trained again? Welch's
+  t-test (Welch, 1947) compares the scores of the runs on the same test set.
+* Over sentences: would the difference between the trained models remain on other sentences? Paired
   bootstrap resampling (Koehn, 2004) compares the models on resampled test sets.
 
 The difference between two systems can be significant even if their 95% confidence intervals
@@ -118,7 +118,7 @@ def students_p(t: float, freedom: float) -> float:
 def students_quantile(freedom: float) -> float:
     """Returns the two-sided 5% critical value of Student's t distribution.
 
-    |T| exceeds it with a probability of 5% (see `students_p`).
+    |T| exceeds this value with a probability of 5% (see `students_p`).
     """
     low, high = 0.0, 1.0
     while students_p(high, freedom) > 1 - LEVEL:

@@ -33,7 +33,7 @@ class TestSet:
 
     @property
     def reference_names(self) -> Sequence[str]:
-        """The name of each list of references, for messages."""
+        """The name of each list of references, used in messages."""
         return self.files or [self.name] * len(self.references)
 
 
@@ -62,10 +62,9 @@ def from_files(source: str | Path | None, references: Sequence[str | Path]) -> T
 
 
 def own(model: FoundModel) -> TestSet:
-    """Returns the model's own test set: the copy in its run, or generated demo text.
+    """Returns the model's own test set: the copy in the model's run, or generated demo text.
 
-    Does not read the files that the model's configuration names, because the model may be
-    untrusted.
+    The files named in the model's configuration are not read, because the model may be untrusted.
 
     Args:
         model: a model, checkpoint or exported model, inside or outside its run.
@@ -106,10 +105,10 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
 
     Args:
         config: the model's configuration, which determines the source language. If `config` is
-            None, an English source is preferred to other languages.
+            None, English is the preferred source language.
 
     Raises:
-        ArgumentError: the test set does not exist or is not available in these languages.
+        ArgumentError: the test set does not exist or is not available in the required languages.
         StorageError: the test set cannot be downloaded.
     """
     from sacrebleu.dataset import DATASETS
@@ -159,7 +158,7 @@ def _one_line_if_it_fails(name: str) -> Iterator[None]:
             SystemExit) as error:  # fmt: skip
         raise StorageError(
             f"Test set {name} cannot be downloaded ({error or type(error).__name__}). Check the "
-            "network, or use files of your own."
+            "network connection, or use your own files."
         ) from None
     finally:
         logger.setLevel(level)
