@@ -52,8 +52,8 @@ def export_ctranslate2(
 
     Also writes the configuration and a manifest for `Translator.load`. The manifest contains facts
     about the original model for `nmt serve`. The translations of the export are compared with the
-    original's. Differences of a float32 export raise an error, whereas differences of a quantized
-    export are only reported.
+    original's. If a float32 export differs, an error is raised, whereas the differences of a
+    quantized export are only reported.
 
     Args:
         translator: the original in fp32 on a CPU, with weights that are not prepacked.

@@ -41,7 +41,7 @@ def all_tables(runs: Sequence[RunRecord]) -> list[Table]:
 
 
 def reliability(runs: Sequence[RunRecord]) -> Reliability | None:
-    """Returns the diagram of the runs whose calibration is known, or None without such runs."""
+    """Returns the diagram of the runs with known calibration, or None if there is no such run."""
     lines, drawn = [], []
     for number, run in enumerate(runs):
         found = run.test.analysis.calibration if run.test else None

@@ -76,7 +76,7 @@ def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axi
     Args:
         from_zero: whether a linear axis must contain 0.
         is_log: whether to use a logarithmic axis if the largest value is at least 5 times the
-            smallest value. All values must then be positive.
+            smallest value. With `is_log`, all values must be positive.
     """
     low, high = min(values), max(values)
     if is_log and high >= 5 * low:

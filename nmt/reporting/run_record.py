@@ -255,7 +255,7 @@ def _log_faults(
     Args:
         log: the valid entries.
         invalid: the number of invalid lines.
-        model: the manifest of the finished model, whose step must be in the log.
+        model: the manifest of the finished model. The log must reach the step of this model.
     """
     faults = []
     if not log and run.models():

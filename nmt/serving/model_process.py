@@ -86,8 +86,8 @@ class ModelProcess:
         """Starts the process and waits until its model is loaded and warmed up.
 
         Returns:
-            The model's description. If `load` returns None because the process is not needed, the
-            process ends, and None is returned.
+            The model's description, or None if `load` returned None. The process ends in the
+            latter case, because it is not needed.
 
         Raises:
             InputError: raised by `load`.

@@ -153,7 +153,7 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 
 def _problems(error: ValidationError, fields: list[str]) -> str:
-    """Describes up to three problems in one line without quoting the client's text.
+    """Describes up to three problems in one line, which does not quote the client's text.
 
     Args:
         fields: the names of the fields that the call supports.
