@@ -176,10 +176,10 @@ class Translator:
     ) -> Self:
         """Loads a model from a model directory, a checkpoint directory or a run directory.
 
-        A directory that `nmt export` has written for CTranslate2 is loaded without torch. For such
-        a model, the arguments `precision`, `ensemble` and `shortlist` are not supported, nor are
-        sampling, glossaries, `score` and `token_log_probabilities`. The scores of its translations
-        exclude the tokens of a prefix.
+        A model that `nmt export` has written for CTranslate2 is loaded without torch. Exported
+        models do not support the arguments `precision`, `ensemble` and `shortlist`, sampling,
+        glossaries, `score` and `token_log_probabilities`. The scores of an exported model's
+        translations exclude the tokens of a prefix.
 
         Args:
             device: the device, such as "cpu", "cuda" or "cuda:1"; None: a GPU if there is one.
@@ -188,10 +188,10 @@ class Translator:
             ensemble: the other models of an ensemble, whose probabilities are averaged with those
                 of the first model.
             shortlist: compute only the logits of likely tokens, which can be faster on a CPU. The
-                first model's shortlist gives the likely tokens: the most frequent tokens of the
-                vocabulary, and the most likely translations of each source token in the batch. A
-                translation may then depend on the other sentences in the batch, and
-                log-probabilities are normalized over the shortlist.
+                likely tokens are the most frequent tokens of the vocabulary and, according to the
+                first model's shortlist, the most likely translations of each source token in the
+                batch. With a shortlist, a translation may depend on the other sentences in the
+                batch, and log-probabilities are normalized over the shortlist.
             note: called with each user-facing message.
 
         Raises:
@@ -359,10 +359,9 @@ class Translator:
 
         Args:
             sentences: plain text; normalized in the same way as the training data.
-            options: `batch_tokens` limits the size of a batch, which is the number of source
+            options: `batch_tokens` limits the size of a batch. The size is the number of source
                 tokens, including padding, plus the number of tokens in `beam` translations of
-                maximum length per source. A single sentence that exceeds the limit forms a
-                batch of its own.
+                maximum length per source. A sentence that exceeds the limit forms a separate batch.
             prefix: one prefix for all translations, or one per sentence; "": no prefix. The length,
                 score and log-probability of a translation include the prefix. If a text is split,
                 the prefix applies to its first part.
@@ -420,10 +419,10 @@ class Translator:
         glossary: Glossary,
         options: SearchOptions,
     ) -> None:
-        """Decodes again, with the required terms, each part whose best translation lacks a term.
+        """Decodes each part whose best translation lacks a required term again, with constraints.
 
         A part's translations are replaced only if the new best translation lacks fewer terms; all
-        other parts are left as they are. Afterwards, translations are removed if they contain fewer
+        other parts are left as they are. Translations are then removed if they contain fewer
         required terms than the best translation of the same part.
         """
         required = [glossary.required(self._text(part.tokens)) for part in parts]
@@ -551,10 +550,10 @@ class Translator:
         found: list[list[list[Translation]]],
         options: SearchOptions,
     ) -> None:
-        """Adds word links or attention to the translations of all parts.
+        """Adds word alignments or attention to the translations of all parts.
 
-        In the links, source words are numbered within the whole text, and target words within the
-        translation of the part.
+        In an alignment, source words are numbered within the whole text, and target words are
+        numbered within the translation of the part.
         """
         places, pairs, words = [], [], []
         for sentence, line, parts in zip(sentences, lines, found, strict=True):
@@ -591,7 +590,10 @@ def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
 
 
 def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """Yields lists of up to `most` texts; a list ends early at `_WINDOW_CHARACTERS` characters."""
+    """Yields lists of up to `most` texts.
+
+    A list ends early when it contains at least `_WINDOW_CHARACTERS` characters.
+    """
     window: list[str] = []
     characters = 0
     try:

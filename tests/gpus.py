@@ -23,7 +23,7 @@ def environment() -> dict[str, str]:
 
 @cache
 def count() -> int:
-    """Returns the number of GPUs that are visible in that environment."""
+    """Returns the number of GPUs that are visible in the environment of `environment`."""
     import torch  # imported late: `conftest` sets the number of threads first
 
     if torch.version.cuda is None and torch.version.hip is None:

@@ -34,7 +34,7 @@ def room_of(path: Path) -> str:
 
 
 def imported_rooms(path: Path) -> set[str]:
-    """Returns the packages imported anywhere in a module, also under `if TYPE_CHECKING`."""
+    """Returns the packages imported in a module, including under `if TYPE_CHECKING`."""
     found = set()
     for node in ast.walk(tree_of(path)):
         names = []
@@ -61,7 +61,7 @@ def test_the_demo_language_imports_nothing_of_nmt():
         assert imported_rooms(path) <= {"demo_language"}, path
 
 
-def test_what_the_paper_states_needs_nothing():
+def test_the_paper_module_imports_only_the_standard_library():
     """Checks that nmt/paper.py imports only the standard library."""
     tree = tree_of(ROOT / "paper.py")
     names = [
@@ -74,7 +74,7 @@ def test_what_the_paper_states_needs_nothing():
     assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names)
 
 
-def test_every_room_is_listed():
+def test_every_package_is_listed():
     assert len(MODULES) > 40
     assert {room_of(path) for path in MODULES} - {"__init__"} == set(ROOMS)
 
@@ -87,7 +87,7 @@ def file_of(name: str) -> Path:
 
 @cache
 def imported_modules(path: Path) -> set[Path]:
-    """Returns the files of nmt imported anywhere in a module, also under `if TYPE_CHECKING`."""
+    """Returns the files of nmt imported in a module, including under `if TYPE_CHECKING`."""
     found = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -99,7 +99,7 @@ def imported_modules(path: Path) -> set[Path]:
     return found & set(MODULES)
 
 
-def test_no_modules_import_each_other():
+def test_no_import_cycles():
     graph = {path: imported_modules(path) for path in MODULES}
     assert sum(map(len, graph.values())) > 100
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
@@ -114,7 +114,7 @@ OWNERS = {
 }  # packages that may name files of runs and of prepared data
 
 
-def test_files_are_named_once_and_by_their_owners_alone():
+def test_file_names_are_defined_once_and_used_only_by_their_owners():
     known = {*names.IN_RUN, *names.IN_DATA, names.WEIGHTS, names.OPTIMIZER, PREFIX}
     known -= {"model", "train", "validation"}  # words that also have other meanings
     for path in MODULES:
@@ -129,7 +129,7 @@ def test_files_are_named_once_and_by_their_owners_alone():
         assert ROOT / "storage/names.py" not in imported_modules(path) or room in OWNERS, path
 
 
-def test_the_model_needs_torch_and_numpy_alone():
+def test_the_model_needs_only_torch_and_numpy():
     """Imports the model in a new interpreter and checks the loaded modules."""
     code = """if True:
         import sys
@@ -186,7 +186,7 @@ def unsafe(tree: ast.Module) -> list[str]:
     return found
 
 
-def test_a6_nothing_can_run_what_a_file_says():
+def test_a6_no_call_can_run_code_from_a_file():
     for path in (*MODULES, *RECIPES):
         assert unsafe(tree_of(path)) == [], path
 
@@ -203,5 +203,5 @@ def test_a6_nothing_can_run_what_a_file_says():
         "pandas.read_pickle(path)",
     ],
 )  # fmt: skip
-def test_a6_the_check_knows_what_is_unsafe(source: str):
+def test_a6_the_check_finds_unsafe_calls(source: str):
     assert unsafe(ast.parse(source)) != []

@@ -104,9 +104,9 @@ SCRIPTS = {  # scripts that take too long here, and the tests that run them on l
     "recipes.speed.shortlist": "recipes/test_speed.py",
 }
 OTHERS = {  # programs that are not run here, and the tests that check their lines
-    "make": "test_targets_exist_and_call_nmt_as_it_is",
-    "pip": "test_extras_and_constraints_are_there",
-    "python3": "test_extras_and_constraints_are_there",
+    "make": "test_targets_exist_and_call_existing_commands",
+    "pip": "test_documented_extras_and_constraints_exist",
+    "python3": "test_documented_extras_and_constraints_exist",
     "bash": "recipes/test_at_scale.py",
     "sbatch": "recipes/test_slurm.py",
 }
@@ -146,7 +146,7 @@ def nmt_words(command: Command) -> list[str] | None:
     return found if len(found) > 1 or found == ["config"] else None
 
 
-def test_the_documents_are_read():
+def test_blocks_of_the_documents_are_found():
     """Fails if the format of the documents changes so that blocks are no longer found."""
     assert len(DOCUMENTS) >= 8
     without = {document.name for document, found in COMMANDS.items() if not found}
@@ -159,12 +159,12 @@ BLOCKS = [c for c in ALL if c.is_block and not c.is_python]
 
 
 @pytest.mark.parametrize("command", BLOCKS, ids=lambda c: c.where)
-def test_a_block_of_commands_holds_nothing_else(command: Command):
+def test_a_block_of_commands_contains_only_commands(command: Command):
     """If a block also contained output, a command could be taken for output and not be run."""
     assert command.program in PROGRAMS, f"{command.program}: {nearest(command.program)}?"
 
 
-def test_extras_and_constraints_are_there():
+def test_documented_extras_and_constraints_exist():
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     lines = [c.text for c in ALL if " install " in f"{c.text} " and c.program.startswith("p")]
     assert len(lines) > 3
@@ -176,11 +176,11 @@ def test_extras_and_constraints_are_there():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=IDS)
-def test_links_lead_somewhere(document: Path):
+def test_links_are_not_broken(document: Path):
     assert broken_links(document) == []
 
 
-def test_messages_are_those_of_the_program():
+def test_quoted_messages_exist_in_the_code():
     said = what_the_code_says()
     quoted = [message for document in DOCUMENTS for message in messages(document)]
     assert len(quoted) > 15
@@ -194,7 +194,7 @@ def test_the_reference_is_current():
     assert page == written, "python docs/reference.py > docs/reference.md"
 
 
-def test_the_map_of_the_paper_names_what_is_there():
+def test_the_map_from_paper_to_code_names_existing_code():
     text = (ROOT / "docs" / "from_paper_to_code.md").read_text(encoding="utf-8")
     entries = re.findall(r"`(\w+(?:/\w+)?\.py)`(?:: (`[\w.`, ]+`))?", text)
     assert len(entries) > 20
@@ -205,7 +205,7 @@ def test_the_map_of_the_paper_names_what_is_there():
                 assert re.search(rf"^ *(def|class) {part}\b", code, re.M), f"{file}: {name}"
 
 
-def test_the_table_of_promises_names_every_test_of_a_row():
+def test_the_readme_of_the_tests_lists_every_test_of_a_row():
     """Checks that the tests in tests/README.md exist, and that every test of a row is listed."""
     tests = ROOT / "tests"
     text = (tests / "README.md").read_text(encoding="utf-8")
@@ -249,7 +249,7 @@ def reader(tmp_path: Path, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=IDS)
-def test_commands_work_in_their_order(document: Path, reader: Path, monkeypatch, capfd):
+def test_commands_work_in_order(document: Path, reader: Path, monkeypatch, capfd):
     for name, text in yaml_files(document).items():
         assert not Path(name).exists(), f"{document.name}: a block would replace {name}"
         Path(name).write_text(text, encoding="utf-8")
@@ -265,7 +265,7 @@ def test_commands_work_in_their_order(document: Path, reader: Path, monkeypatch,
 def follow(command: Command, monkeypatch) -> None:
     """Runs a line or a Python block, or checks that another test runs it.
 
-    Commands within sentences are not always run: a sentence may describe them.
+    Commands within sentences are not always run, because a sentence may only describe them.
     """
     arguments = nmt_words(command)
     if command.not_run:
@@ -392,7 +392,7 @@ def exportable() -> str:
 
 
 def bring(path: Path) -> None:
-    """Copies a small run to `path`, in place of a model whose training takes too long."""
+    """Copies a small run to `path`, instead of training a model, which takes too long."""
     if path.exists():
         return
     assert str(path) in RUNS, f"{path} is nowhere made"
@@ -414,7 +414,7 @@ MAKE = sorted(
 
 
 @pytest.mark.parametrize("line", [*MAKE, "make", "make help", "make install", "make clean"])
-def test_targets_exist_and_call_nmt_as_it_is(line: str):
+def test_targets_exist_and_call_existing_commands(line: str):
     program, *words = shlex.split(line)
     shown = subprocess.run(
         [program, "-n", *words],
@@ -428,7 +428,7 @@ def test_targets_exist_and_call_nmt_as_it_is(line: str):
                 load(ROOT / parsed.config, parsed.overrides)
 
 
-def test_make_demo_ends_in_a_score(tmp_path: Path, monkeypatch, capsys):
+def test_make_demo_prints_a_score(tmp_path: Path, monkeypatch, capsys):
     """Runs the Makefile's own lines, with small settings, in this process."""
     monkeypatch.chdir(tmp_path)
     for name in ("configs", "recipes"):

@@ -65,7 +65,7 @@ def packages(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=\[]", each)[0] for each in requirements}
 
 
-def test_translating_needs_no_extra_and_others_name_theirs(tmp_path: Path):
+def test_translation_needs_no_extra_and_other_commands_name_theirs(tmp_path: Path):
     """No package of an extra can be imported; commands report that before they write anything."""
     place = copied(tmp_path / "place")
     (place / "text").write_text("The dog sees a cat.\n", encoding="utf-8")
@@ -90,7 +90,7 @@ def test_translating_needs_no_extra_and_others_name_theirs(tmp_path: Path):
     assert made == {"translated", "links", "averaged", "attention.html"}
 
 
-def test_the_packages_of_extras_are_those_that_are_installed():
+def test_pyproject_declares_the_packages_of_each_extra():
     extras = {name: packages(each) for name, each in project()["optional-dependencies"].items()}
     for name, modules in _EXTRAS.items():
         assert extras[name] - {"nmt"} == set(modules)

@@ -76,7 +76,7 @@ def test_report_writes_one_page_of_several_runs(run: Path, tmp_path: Path, capsy
     assert not list(tmp_path.rglob(".tmp-*"))
 
 
-def test_r12_a_full_disk_leaves_no_half_output(run: Path, tmp_path: Path, capsys):
+def test_r12_a_full_disk_leaves_no_partial_output(run: Path, tmp_path: Path, capsys):
     """Checks the translations, the averaged weights, and a report's scores and page."""
     before = sorted(path for path in tmp_path.rglob("*") if not path.name.startswith(".lock"))
     out, averaged, page = (str(tmp_path / name) for name in ("out", "averaged", "page.html"))

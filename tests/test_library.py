@@ -1,4 +1,4 @@
-"""The library, as a program that imports it uses it."""
+"""The library, used like in a program that imports nmt."""
 
 import ast
 import pickle
@@ -18,7 +18,7 @@ from tests.library_example import use
 from tests.manual import ROOT
 
 
-def test_a_text_gives_a_translation_and_texts_give_as_many():
+def test_one_text_gives_one_translation_and_a_list_gives_a_list():
     translator = nmt.Translator.load(TRAINED / "run", device="cpu")
     text = "The dog sees a cat."
     found = translator.translate(text)
@@ -33,7 +33,7 @@ def test_a_text_gives_a_translation_and_texts_give_as_many():
     assert [each.score for each in best] == sorted((each.score for each in best), reverse=True)
 
 
-def test_a_translator_says_what_is_wrong_and_what_it_is():
+def test_a_translator_reports_errors_and_its_properties():
     with pytest.raises(nmt.ArgumentError, match="path is empty"):
         nmt.Translator.load("")
     translator = nmt.Translator.load(TRAINED / "run", device="cpu")
@@ -69,7 +69,7 @@ def test_a_configuration_is_loaded():
         nmt.Translator.load("nowhere")
 
 
-def test_what_is_offered_is_there_and_nothing_is_loaded_before():
+def test_public_names_exist_and_are_loaded_lazily():
     assert set(nmt.__all__) <= set(dir(nmt))
     assert all(getattr(nmt, name) is not None for name in nmt.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -81,7 +81,7 @@ def test_what_is_offered_is_there_and_nothing_is_loaded_before():
     assert loaded.stdout == "[]\n"
 
 
-def test_an_argument_is_named_as_it_was_given():
+def test_an_error_names_the_argument_as_the_caller_does():
     error = ArgumentError("{n_best} is {}, but {beam} is {}.", 3, "{beam}")
     assert str(error) == "n_best is 3, but beam is {beam}."
     assert error.naming({"n_best": "--n-best"}) == ("--n-best is 3, but beam is {beam}.",)
@@ -101,13 +101,13 @@ def test_an_argument_is_named_as_it_was_given():
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_errors_cross_processes(error: BaseException):
+def test_errors_can_be_pickled(error: BaseException):
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert type(copy) is type(error) and str(copy) == str(error)
     assert (copy.status, vars(copy)) == (error.status, vars(error))  # type: ignore[attr-defined]
 
 
-def test_each_kind_of_error_has_its_status():
+def test_each_kind_of_error_has_an_exit_status():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     statuses = {kind.__name__: kind.status for kind in kinds if issubclass(kind, InputError)}
     assert statuses == {
@@ -131,7 +131,7 @@ OF_THE_COMMAND_LINE = re.compile(
 )
 
 
-def test_the_library_knows_no_words_of_the_command_line():
+def test_messages_of_the_library_name_no_flags():
     assert len(LIBRARY) > 80
     for path in LIBRARY:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

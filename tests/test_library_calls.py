@@ -87,7 +87,7 @@ def test_an_ensemble_scores_as_it_translates(ensemble: Translator):
     assert scored.log_probabilities == pytest.approx(found.token_log_probabilities, abs=1e-4)
 
 
-def test_parts_are_joined_with_all_they_have(translator: Translator):
+def test_parts_are_joined_with_all_their_details(translator: Translator):
     found = translator.translate(LONG, attention=True, align=True)
     assert found.parts > 1 and found.attention is not None and found.alignment
     assert len(found.attention) == found.parts
@@ -107,7 +107,7 @@ def test_attention_is_that_of_the_last_layer(translator: Translator):
         assert np.allclose(attention.weights, maps.cross[-1].mean(0), atol=1e-6)
 
 
-def test_one_text_is_scored_as_several_are(translator: Translator):
+def test_one_text_is_scored_like_several_texts(translator: Translator):
     one = translator.score("The dog sees a cat.", "Der Hund sieht eine Katze.")
     assert translator.score(["The dog sees a cat."], ["Der Hund sieht eine Katze."]) == [one]
     for wrong in (("a", ["b"]), (["a"], "b"), (["a"], ["b", "c"])):
@@ -115,7 +115,7 @@ def test_one_text_is_scored_as_several_are(translator: Translator):
             translator.score(*wrong)  # type: ignore[call-overload]
 
 
-def test_a_stream_is_translated_in_order_and_taken_as_needed(translator: Translator):
+def test_a_stream_is_translated_in_order_and_read_lazily(translator: Translator):
     texts = [f"{text}\n" for text in TEXTS * 4]
     taken = 0
 
@@ -137,7 +137,7 @@ def test_a_stream_is_translated_in_order_and_taken_as_needed(translator: Transla
     assert list(translator.stream(iter([]))) == []
 
 
-def test_what_a_stream_has_read_before_an_error_is_translated(translator: Translator):
+def test_texts_before_an_error_of_a_stream_are_translated(translator: Translator):
     def failing() -> Iterator[str]:
         yield from TEXTS[:2]
         raise OSError("gone")
@@ -150,7 +150,7 @@ def test_what_a_stream_has_read_before_an_error_is_translated(translator: Transl
         next(found)
 
 
-def test_a_stream_holds_few_characters(translator: Translator, monkeypatch: pytest.MonkeyPatch):
+def test_a_stream_buffers_few_characters(translator: Translator, monkeypatch: pytest.MonkeyPatch):
     sizes = []
 
     def n_best(texts, *_, **__):
@@ -169,7 +169,7 @@ def test_numbers_of_any_kind(translator: Translator):
     assert found == translator.translate(TEXTS[0], sample=True, temperature=0.5, top_p=0.5)
 
 
-def test_wrong_arguments_of_a_stream_are_told_at_once(translator: Translator):
+def test_wrong_arguments_of_a_stream_are_reported_at_once(translator: Translator):
     for problem, call in {
         "texts must be an iterable": lambda: translator.stream("The dog sees a cat."),
         "window .*not 0": lambda: translator.stream([], window=0),
@@ -217,7 +217,9 @@ TEXT = "The dog sees a cat."
         (lambda t: t.load(RUN, device=1.5), r"device 1\.5 is not available"),
     ],
 )
-def test_what_is_no_text_is_told_with_its_parameter(translator: Translator, call, problem: str):
+def test_an_error_about_a_value_that_is_not_text_names_the_parameter(
+    translator: Translator, call, problem: str
+):
     with pytest.raises(ArgumentError, match=problem):
         call(translator)
     assert [each.text for each in translator.translate(each for each in [""])] == [""]
@@ -235,18 +237,18 @@ def test_what_is_no_text_is_told_with_its_parameter(translator: Translator, call
         ("sample", "no", "true or false"), ("align", None, "true or false"),
     ],
 )  # fmt: skip
-def test_an_option_of_another_kind_is_told(name: str, value: object, wanted: str):
+def test_an_option_of_a_wrong_type_is_reported(name: str, value: object, wanted: str):
     with pytest.raises(ArgumentError, match=rf"^{name} must be {wanted}.*, not "):
         SearchOptions(**{name: value})  # type: ignore[arg-type]
 
 
-def test_numbers_may_be_numpys(translator: Translator):
+def test_numbers_may_be_numpy_scalars(translator: Translator):
     numpy = SearchOptions(beam=np.int64(2), length_penalty=np.float64(0.5), n_best=np.int32(2))
     same = SearchOptions(beam=2, length_penalty=0.5, n_best=2)
     assert translator.translate(TEXT, numpy) == translator.translate(TEXT, same)
 
 
-def test_single_settings_go_before_options(translator: Translator):
+def test_single_settings_override_options(translator: Translator):
     options = SearchOptions(beam=1, length_penalty=2.0)
     expected = translator.translate(TEXTS, replace(options, beam=3))
     assert translator.translate(TEXTS, options, beam=3) == expected
@@ -258,7 +260,7 @@ def test_settings_are_the_options_by_name():
     assert given == SearchSettings.__annotations__
 
 
-def test_threads_get_what_one_thread_gets(translator: Translator):
+def test_threads_get_the_same_results_as_one_thread(translator: Translator):
     texts = [f"{text} {more}" for text in TEXTS[2:] for more in TEXTS]
     expected = [translator.translate(text, n_best=2, align=True) for text in texts]
     scores = [translator.score(text, "Ein Kind.") for text in texts]

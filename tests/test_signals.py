@@ -13,7 +13,7 @@ from tests.patience import PATIENCE_S
 
 
 @pytest.mark.parametrize("number", STOP)
-def test_each_signal_stops_a_block_and_only_it(number: signal.Signals):
+def test_each_signal_stops_only_its_block(number: signal.Signals):
     former = [signal.getsignal(each) for each in STOP]
     with pytest.raises(Stopped, match="saved") as caught, stoppable("saved"):
         signal.raise_signal(number)
@@ -21,7 +21,7 @@ def test_each_signal_stops_a_block_and_only_it(number: signal.Signals):
     assert [signal.getsignal(each) for each in STOP] == former
 
 
-def test_nohup_keeps_its_promise():
+def test_nohup_still_ignores_hangups():
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with stoppable("saved"):
@@ -32,8 +32,8 @@ def test_nohup_keeps_its_promise():
 
 
 @pytest.mark.parametrize("patience_s", [PATIENCE_S, 0])
-def test_what_is_being_imported_is_imported_first(patience_s, tmp_path, monkeypatch):
-    """Stopped is raised after an import in progress, which it could crash; the wait is limited."""
+def test_an_import_in_progress_is_finished_first(patience_s, tmp_path, monkeypatch):
+    """Stopped could crash an import in progress and is raised after it; the wait is limited."""
     monkeypatch.setattr(signals, "_LONGEST_IMPORT_S", patience_s)
     monkeypatch.syspath_prepend(tmp_path)
     name = f"interrupted_{bool(patience_s)}"

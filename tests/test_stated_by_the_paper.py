@@ -16,13 +16,13 @@ from tests.manual import ROOT
 
 
 @pytest.mark.parametrize(("size", "hours"), [("base", 12), ("big", 3.5 * 24)])
-def test_training_costs_are_time_by_gpus_by_sustained_flops(size: str, hours: float):
+def test_training_costs_are_time_times_gpus_times_sustained_flops(size: str, hours: float):
     """Base and big trained for 12 hours and for 3.5 days on eight P100 (§5.2)."""
     cost = hours * 3600 * 8 * SUSTAINED_FLOPS["P100"]
     assert cost == pytest.approx(TRAINING_FLOPS[size], rel=0.01)
 
 
-def test_heads_share_the_width_of_the_model_but_in_rows_b():
+def test_heads_share_the_width_of_the_model_except_in_rows_b():
     """In §3.2.2, d_k = d_v = d_model / h; rows (B) of Table 3 change only d_k."""
     base = MODELS["de", "base"]
     rows = {f"{pair}": model for pair, model in MODELS.items()}
@@ -48,7 +48,7 @@ def test_the_page_of_figures_lists_the_other_systems_of_table_2():
 
 
 def test_the_big_model_is_the_best_of_table_2_as_the_abstract_says():
-    """§6.1 and the abstract: EN-DE better than all, ensembles included, by more than 2.0 BLEU."""
+    """§6.1: for EN-DE, better than all other systems and ensembles by more than 2.0 BLEU."""
     best = {side: max(each.bleu.get(side, 0) for each in TABLE_2_OTHERS) for side in ("de", "fr")}
     assert TABLE_2["de", "big"] - best["de"] > 2.0
     assert TABLE_2["fr", "big"] > best["fr"]

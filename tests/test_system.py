@@ -27,7 +27,7 @@ def test_windows_is_refused_in_one_line():
     assert (run.returncode, run.stdout) == (2, "")
 
 
-def test_without_proc_and_pidfd_ranks_are_watched_through_the_store_alone(
+def test_without_proc_and_pidfd_ranks_are_monitored_only_through_the_store(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     """Emulates macOS. Neither the lack of pidfd alone nor the lack of both raises an error."""

@@ -19,7 +19,7 @@ from nmt.errors import Status, is_out_of_memory, of_system
         (errno.EMFILE, Status.STORAGE, "Raise the limit on open files (ulimit -n)"),
     ],
 )
-def test_an_error_of_the_system_says_what_to_do(number: int, status: Status, what_to_do: str):
+def test_a_system_error_names_a_remedy(number: int, status: Status, what_to_do: str):
     error = of_system(OSError(number, os.strerror(number), "f"))
     assert error.status == status
     assert str(error).startswith(f"{os.strerror(number)}: f. ") and what_to_do in str(error)

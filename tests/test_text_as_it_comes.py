@@ -55,13 +55,13 @@ def translator(tiny_data: Path) -> Translator:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_translation_changes_but_by_what_is_visible(translator, way: str):
+def test_only_visible_characters_change_a_translation(translator, way: str):
     pasted = [WAYS[way](sentence) for sentence in SENTENCES]
     assert all(text != sentence for text, sentence in zip(pasted, SENTENCES, strict=True))
     assert translator._cutter.cut(pasted) == translator._cutter.cut(SENTENCES)
 
 
-def test_scores_attention_and_translations_are_of_the_text_that_is_seen(translator):
+def test_scores_attention_and_translations_ignore_invisible_characters(translator):
     plain, *ways = SENTENCES[0], *(way(SENTENCES[0]) for way in WAYS.values())
     usual = attention_of(translator, plain)
     assert attention_of(translator, ways[0], ways[1]).source_pieces == usual.source_pieces
@@ -97,7 +97,7 @@ def pasted_config(folder: Path) -> Config:
     return validate(content, {}, "test")
 
 
-def test_what_was_pasted_is_prepared_and_translated_alike(tmp_path: Path):
+def test_pasted_text_is_prepared_and_translated_in_the_same_way(tmp_path: Path):
     config = pasted_config(tmp_path)
     prepare(config, note=lambda line: None, processes=1)
     data = PreparedData.of(config)
@@ -122,7 +122,7 @@ def test_what_was_pasted_is_prepared_and_translated_alike(tmp_path: Path):
         (["", "a", "", "b"], "a b"),
     ],
 )
-def test_parts_of_chinese_and_japanese_are_joined_without_a_blank(translator, parts, whole):
+def test_parts_of_chinese_and_japanese_are_joined_without_a_space(translator, parts, whole):
     [[found]] = translator.n_best(["The man"])
     translations = [[type(found)(part, -1.0, -1.0, [2], 1)] for part in parts]
     assert combine(translations)[0].text == whole

@@ -84,7 +84,7 @@ def short(n: int) -> list[str]:
     return [" ".join(sentence.split()[:4]) for sentence in sentences(n)]
 
 
-def test_r19_fuzzed_lines_whatever_the_batch_size(translator):
+def test_r19_fuzzed_lines_with_any_batch_size(translator):
     """Keeps the number of lines and blank lines; output is identical for any --batch-tokens."""
     data = b"\n".join([*fuzzed_lines(119, seed=5, longest=50), b"the man"])
 
@@ -119,7 +119,7 @@ def test_r19_independent_of_batch_size_and_order(translator):
     ("members", "layers", "tokens"),
     [(1, 6, 16_384), (1, 12, 16_384), (1, 3, 32_768), (2, 3, 16_384), (1, 1, 49_152)],
 )
-def test_batches_of_small_models_hold_more_tokens(members: int, layers: int, tokens: int):
+def test_batches_of_small_models_contain_more_tokens(members: int, layers: int, tokens: int):
     """Batch sizes are relative to the base model's keys and values: 6 layers, 8 heads of 64."""
     sizes = {"encoder_layers": 1, "decoder_layers": layers, "d_model": 8, "d_ff": 8, "heads": 8}
     transformers = [Transformer(Model(**sizes), 10, 10) for _ in range(members)]
@@ -175,7 +175,7 @@ def test_options_come_from_the_configuration_unless_given(translator, tokenizer)
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t", "\u3000\u2028", "\ufeff", "\x00", "\r"])
-def test_blank_calls_no_model(translator, blank, monkeypatch):
+def test_blank_texts_do_not_call_the_model(translator, blank, monkeypatch):
     monkeypatch.setattr(translator.transformer, "encode", None)
     assert translator.n_best([blank], SearchOptions(n_best=2)) == [[EMPTY]]
 
@@ -188,7 +188,7 @@ def parts_of(translator: Translator, text: str) -> list[str]:
     return texts
 
 
-def test_long_lines_are_cut_where_it_hurts_least(translator):
+def test_long_lines_are_split_at_the_best_place(translator):
     sentence = "the old man reads a good book."
     assert parts_of(translator, " ".join([sentence] * 9)) == [sentence] * 9
     words = sentences(1)[0].split() * 40
@@ -209,7 +209,7 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
      "これは本です。" * 10],
 )  # fmt: skip
 def test_cutting_ends_and_loses_nothing(translator, text):
-    """Only white space is lost. The bytes of one character may be in different parts."""
+    """Only whitespace is lost. The bytes of one character may be in different parts."""
     parts_of(translator, text)
     [parts] = translator._cutter.cut([text])
     again = translator.tokenizer.decode([i for part in parts for i in part])
@@ -257,7 +257,7 @@ def test_output_is_one_line(translator, monkeypatch):
     [("\ud800", "\ufffd"), ("a\x00b", "ab"), ("😀" * 3, "😀" * 3), ("שלום", "שלום"),
      ("\u202eabc", "\u202eabc"), ("e\u0301", "é"), ("\U0010ffff", "\U0010ffff")],
 )  # fmt: skip
-def test_strange_text_reaches_the_model_whole(translator, text, taken):
+def test_unusual_text_reaches_the_model_unchanged(translator, text, taken):
     assert parts_of(translator, text) == [taken]
     [[found]] = translator.n_best([text])
     assert found.parts == 1 and found.tokens and len(found.text.splitlines()) <= 1
@@ -312,7 +312,7 @@ def test_out_of_memory(translator, monkeypatch):
         translator.n_best(["the man"])
 
 
-def test_another_error_of_torch_is_not_taken_for_a_lack_of_memory(translator, monkeypatch):
+def test_other_errors_of_torch_are_not_reported_as_out_of_memory(translator, monkeypatch):
     def broken(_):
         raise RuntimeError("shapes do not match")
 
@@ -335,7 +335,7 @@ def _no_gpu():
     raise RuntimeError("no GPU")
 
 
-def test_devices_there_are(monkeypatch):
+def test_choice_of_a_device(monkeypatch):
     assert choose_device("cpu").type == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device(None).type == "cpu"
@@ -385,8 +385,8 @@ def test_the_coldest_samples_are_greedy(translator):
         assert [each.tokens for each in found] == greedy
 
 
-def test_mbr_takes_what_is_most_like_all_samples(translator):
-    """Selects the sample that sacreBLEU's pairwise chrF selects."""
+def test_mbr_selects_the_sample_most_similar_to_all_samples(translator):
+    """MBR decoding selects the same sample as sacreBLEU's pairwise chrF."""
     texts, common = short(4), {"temperature": 0.5, "seed": 2}
     samples = translator.n_best(texts, SearchOptions(sample=True, n_best=12, **common))
     found = translator.n_best(texts, SearchOptions(mbr=12, n_best=3, **common))
@@ -403,7 +403,7 @@ def test_mbr_takes_what_is_most_like_all_samples(translator):
         assert len({each.text for each in best}) == len(best)
 
 
-def test_progress_counts_parts_whatever_they_are_searched_with(translator):
+def test_progress_counts_parts_with_any_search(translator):
     for options in (SearchOptions(beam=2), SearchOptions(mbr=20, batch_tokens=500)):
         counted: list[int] = []
         translator.translate(short(9), options, progress=counted.append)
@@ -431,7 +431,7 @@ def test_translations_begin_with_their_prefixes(translator, tokenizer):
             assert again.text.startswith(begun) and again.score >= free.score - 1e-5
 
 
-def test_a_prefix_longer_than_the_source_leaves_room(translator):
+def test_a_translation_can_continue_after_a_prefix_longer_than_the_source(translator):
     found = translator.translate("a", prefix=" ".join(["the"] * 5))
     assert len(found.tokens) > 20 and found.text.startswith("the the the the the")
 
@@ -441,7 +441,7 @@ def test_a_prefix_longer_than_the_source_leaves_room(translator):
     [(5, 0, 0, [None], 5), (5, 2, 3, [None], 8), (2, 5, 3, [None], 8), (2, 5, 0, [None], 6),
      (5, 2, 3, [7], 7), (5, 2, 3, [9, 7], 7), (5, 2, 3, [7, 9], 7)],
 )  # fmt: skip
-def test_most_tokens_of_a_translation(source, prefix, extra, positions, expected):
+def test_maximum_number_of_tokens_of_a_translation(source, prefix, extra, positions, expected):
     """The maximum depends on source, prefix, EOS and the positions of all models."""
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 8, "heads": 2}
     kinds = [{"positions": "learned"} if n else {} for n in positions]
@@ -462,7 +462,7 @@ def test_most_tokens_of_a_translation(source, prefix, extra, positions, expected
      (["a", "b", "c"], "has 3 strings for 2 sentences"),
      ("the " * 50, r"prefix has \d+ tokens, .* 23\.")],
 )  # fmt: skip
-def test_prefixes_that_do_not_fit(translator, prefix, message):
+def test_prefixes_that_are_too_long(translator, prefix, message):
     with pytest.raises(InputError, match=message):
         translator.n_best(["the", "man"], prefix=prefix)
 
@@ -497,7 +497,7 @@ def test_next_tokens_are_those_of_the_whole_model(translator, tokenizer):
             translator.next_tokens(*wrong)
 
 
-def test_no_ngram_comes_twice(translator):
+def test_no_ngram_occurs_twice(translator):
     found = translator.n_best(short(20), SearchOptions(n_best=3, no_repeat_ngram=2))
     for best in found:
         for each in best:
@@ -574,13 +574,13 @@ def test_alignments_number_the_words_of_whole_texts(translator, monkeypatch):
         ({"no_repeat_ngram": 0}, "no_repeat_ngram .*not 0"),
     ],
 )
-def test_options_that_do_not_go_together(options, message):
+def test_options_that_cannot_be_combined(options, message):
     with pytest.raises(InputError, match=message):
         SearchOptions(**options)
 
 
 @pytest.mark.parametrize("options", [{"beam": 4, "n_best": 4}, {"beam": 1}, {"mbr": 8}], ids=str)
-def test_steps_in_tensors_of_fixed_shapes_find_the_same(translator, options, monkeypatch):
+def test_steps_with_static_buffers_find_the_same_translations(translator, options, monkeypatch):
     """As on a GPU, three batches take turns, each with its own buffers. The second call reuses the
     buffers of the first.
     """

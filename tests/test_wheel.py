@@ -96,7 +96,7 @@ def test_a_checkout_named_nmt_is_imported_from_its_parent_folder(installed: Path
     assert found.stdout.strip() == str(checkout / "nmt" / "__init__.py")
 
 
-def test_commands_work_from_anywhere(installed: Path, tmp_path: Path):
+def test_commands_work_in_any_directory(installed: Path, tmp_path: Path):
     """Outside a checkout, the installed package finds its configurations and page templates."""
     place = copied(tmp_path / "place")
     environment = os.environ | {"PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}

@@ -1,8 +1,8 @@
 """Exports a model to CTranslate2 with its `TransformerSpec`.
 
-CTranslate2 requires d_k = d_v. If they differ, heads are padded with zeros to the larger size, and
-queries are scaled, because CTranslate2 divides attention scores by the square root of the padded
-size instead of sqrt(d_k).
+CTranslate2 requires d_k = d_v. If d_k and d_v differ, heads are padded with zeros to the larger
+size. Queries are then scaled, because CTranslate2 divides attention scores by the square root of
+the padded size instead of sqrt(d_k).
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def export_ctranslate2(
 ) -> str:
     """Writes a CTranslate2 model, its tokenizer and a script that translates without nmt.
 
-    Also writes the configuration and a manifest, which `Translator.load` reads; the manifest
-    contains facts about the original model, which `nmt serve` shows. The export is compared
-    with the original. Differences of a float32 export raise an error, whereas differences of a
+    Also writes the configuration and a manifest for `Translator.load`. The manifest contains facts
+    about the original model for `nmt serve`. The translations of the export are compared with the
+    original's. If a float32 export differs, an error is raised, whereas the differences of a
     quantized export are only reported.
 
     Args:
@@ -81,8 +81,8 @@ def export_ctranslate2(
         equal, worst = agreement(samples, *_translated(translator, samples, folder, quantization))
         found = (
             f"In float32, {found} In {quantization}, {len(samples) - equal} of the {len(samples)} "
-            f"differ, and log-probabilities differ by up to {worst:.0e}. Measure the effect on "
-            "BLEU with nmt evaluate."
+            f"translations differ, and log-probabilities differ by up to {worst:.0e}. Measure the "
+            "effect on BLEU with nmt evaluate."
         )
     (folder / TOKENIZER).write_bytes(tokenizer.model)
     (folder / "translate.py").write_text(_script(translator), encoding="utf-8")
@@ -152,7 +152,7 @@ def _layer(to: Any, layer: EncoderLayer | DecoderLayer) -> None:
 
 
 def _positions(transformer: Transformer) -> Tensor:
-    """Returns nmt's position encodings, (positions, D), which differ from CTranslate2's."""
+    """Returns nmt's position encodings (positions, D); CTranslate2's encodings differ."""
     positions = transformer.positions
     if isinstance(positions, LearnedPositions):
         return positions.weight.detach()
@@ -237,7 +237,7 @@ def _translated(
     ids = {piece: i for i, piece in enumerate(pieces(range(translator.tokenizer.vocabulary_size)))}
     never = [[piece] for piece in pieces([PAD_ID, BOS_ID, *translator.search.untrained])]
     translations = []
-    for sample in samples:  # one by one, because the maximum length applies to a whole batch
+    for sample in samples:  # one per batch, because the maximum length applies to a whole batch
         [result] = theirs.translate_batch(
             [pieces(sample.source)], beam_size=1, max_decoding_length=sample.limit,
             min_decoding_length=0, disable_unk=True, suppress_sequences=never,

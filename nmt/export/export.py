@@ -26,8 +26,8 @@ def export(
         model: a model, checkpoint or run directory.
         output: the directory to write to; it must not exist yet or must be empty.
         quantization: data type of the weights in CTranslate2, or None for float32.
-        note: called with two messages: which model is exported, and what was written with the
-            result of the comparison.
+        note: called with two messages: the first names the model, and the second names the output
+            and the result of the comparison.
 
     Raises:
         InputError: the format does not support a setting or the tokenizer of the model.

@@ -123,7 +123,7 @@ def weights_of(transformer: Transformer) -> _Weights:
 
 
 def _permuted(transformer: Transformer) -> Transformer:
-    """Returns a copy in which the even channels of the residual stream precede the odd channels."""
+    """Returns a copy of a model; even channels of its residual stream precede odd channels."""
     model, channels = copy.deepcopy(transformer), _channels(transformer.d_model)
     for name, parameter in model.named_parameters():
         *_, module, kind = f".{name}".split(".")
@@ -135,7 +135,7 @@ def _permuted(transformer: Transformer) -> Transformer:
 
 
 def _positions(model: Transformer) -> Tensor:
-    """Returns the position encodings, (positions, D), of a permuted model."""
+    """Returns the position encodings (positions, D) of a permuted model."""
     if isinstance(model.positions, LearnedPositions):
         return model.positions.weight
     return sinusoids(_POSITIONS, model.d_model)[:, _channels(model.d_model)]
@@ -222,7 +222,7 @@ def _check(translator: Translator, folder: Path) -> str:
     from transformers.utils import logging
 
     had_bar = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # which would be called "Loading weights"
+    logging.disable_progress_bar()  # hides the bar "Loading weights"
     theirs = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     if had_bar:
         logging.enable_progress_bar()

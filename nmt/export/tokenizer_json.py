@@ -23,7 +23,8 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     """Returns a tokenizer of the `tokenizers` library, which also normalizes text and appends EOS.
 
     Raises:
-        InputError: the tokenizer has symbols, around which the library splits text differently.
+        InputError: the tokenizer has symbols. The library splits text around symbols differently
+            from nmt.
     """
     from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Theirs

@@ -66,7 +66,7 @@ def _of_run(folder: Path, config: Config) -> JSON:
 
 
 def first_sight(sources: Sequence[str]) -> str | None:
-    """Returns the first source of 8 to 12 words, or else the first source.
+    """Returns the first source that has 8 to 12 words or, if there is none, the first source.
 
     Returns None if `sources` is empty.
     """
@@ -77,7 +77,7 @@ def first_sight(sources: Sequence[str]) -> str | None:
 def _trained_on(config: Config, data: JSON | None) -> str:
     """Returns a phrase that describes the training corpora without file paths.
 
-    Corpora are counted separately if their pairs occur with different frequencies.
+    Corpora are grouped by weight, which is the number of times that a pair occurs per epoch.
     """
     pairs: dict[float, int] = {}
     for shard in data["shards"]["train"] if data else ():

@@ -14,7 +14,7 @@ _SHARES = Axis(0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram, which plots accuracy by confidence, with a faint diagonal line."""
+    """A reliability diagram, which plots accuracy against confidence, with a diagonal line."""
 
     lines: list[tuple[Line, str]]  # one per run, with its expected calibration error
     values: Axis
@@ -41,7 +41,7 @@ def all_tables(runs: Sequence[RunRecord]) -> list[Table]:
 
 
 def reliability(runs: Sequence[RunRecord]) -> Reliability | None:
-    """Returns the diagram of the runs whose calibration is known, or None if there are none."""
+    """Returns the diagram of the runs with known calibration, or None if there is no such run."""
     lines, drawn = [], []
     for number, run in enumerate(runs):
         found = run.test.analysis.calibration if run.test else None

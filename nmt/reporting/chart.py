@@ -76,7 +76,7 @@ def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axi
     Args:
         from_zero: whether a linear axis must contain 0.
         is_log: whether to use a logarithmic axis if the largest value is at least 5 times the
-            smallest value. All values must then be positive.
+            smallest value. With `is_log`, all values must be positive.
     """
     low, high = min(values), max(values)
     if is_log and high >= 5 * low:
@@ -99,7 +99,10 @@ def progress_axis(end: float) -> Axis:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """Returns at most `_AT_MOST` points: first, last, and lowest and highest of each interval."""
+    """Returns at most `_AT_MOST` points.
+
+    These are the first point, the last point, and the extremes of each interval in between.
+    """
     if len(points) <= _AT_MOST:
         return list(points)
     inner, stretches = points[1:-1], _AT_MOST // 2 - 1
@@ -113,12 +116,12 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def path(places: Sequence[tuple[float, float]]) -> str:
-    """Returns an SVG path that connects points, given by relative positions on both axes."""
+    """Returns an SVG path that connects points, given by their relative positions on both axes."""
     return "M" + "L".join(f"{x} {y}" for x, y in _in_box(places))
 
 
 def marks(places: Sequence[tuple[float, float]]) -> str:
-    """Returns an SVG path with a dot at each point, given by relative positions on both axes.
+    """Returns an SVG path with a dot at each point; points are relative positions on both axes.
 
     A dot is a line of length zero with round caps, so that it stays round in a stretched box.
     """

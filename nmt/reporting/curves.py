@@ -52,7 +52,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class View:
-    """The lines of a chart, plotted by step or by training time."""
+    """The lines of a chart, plotted against steps or training time."""
 
     kind: str  # "step" or "time"
     title: str  # unit of the x axis

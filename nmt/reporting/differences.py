@@ -16,14 +16,16 @@ from nmt.evaluation.table import Table
 from nmt.reporting.tables import signed
 
 NOTES = (
-    "Over seeds: Welch's t-test on the BLEU of the runs. A small p-value means that the difference "
-    "exceeds the noise of training. The test requires two runs of each system.",
-    "Over sentences: paired bootstrap on the mean BLEU of these same runs, with p as in sacreBLEU. "
-    "A small p-value means that the difference exceeds the noise of choosing the test sentences.",
-    "To claim that one system is better, both p-values must be small. Overlapping intervals do not "
+    "Over seeds: Welch's t-test on the BLEU of the runs. A small p-value means that variation "
+    "between training runs is unlikely to explain the difference. The test requires at least two "
+    "runs of each system.",
+    "Over sentences: paired bootstrap resampling on the mean BLEU of the runs; the p-value is "
+    "computed as in sacreBLEU. A small p-value means that the choice of test sentences is unlikely "
+    "to explain the difference.",
+    "Claim that one system is better only if both p-values are small. Overlapping intervals do not "
     "show that two systems are equal.",
 )
-HOLM_NOTE = "Holm: the p-value, corrected for the number of comparisons in the column."
+HOLM_NOTE = "Holm: the p-value after Holm's correction for the number of comparisons in the column."
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def _mean(system: System) -> str:
 
 
 def _in_words(found: Sequence[Difference | None]) -> list[str]:
-    """Formats the differences in a column, with p-values that are corrected by Holm's method."""
+    """Formats the differences in a column, with p-values corrected by Holm's method."""
     tested = [each for each in found if each]
     corrected = iter(holm([each.p_value for each in tested]))
     return [_cell(each, next(corrected), len(tested)) if each else "" for each in found]

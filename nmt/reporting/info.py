@@ -1,7 +1,4 @@
-"""Computes the size, training cost and learning rate of a configuration.
-
-Also lists the configuration's differences from the paper.
-"""
+"""Computes a configuration's size, training cost, learning rate and differences from the paper."""
 
 from typing import Any
 

@@ -86,7 +86,7 @@ def table_3_row(config: Config) -> Row | None:
 
 
 def newstest(data: Data, split: Sequence[Corpus]) -> str | None:
-    """Returns "newstest2013" or "newstest2014" if the split is that test set, otherwise None.
+    """Returns "newstest2013" or "newstest2014" if a split is one of them, otherwise None.
 
     WMT14 is recognized by the name of the dataset on the Hugging Face Hub. The training data must
     also be WMT14.

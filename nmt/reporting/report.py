@@ -111,7 +111,7 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
 
 
 def _missing(run: RunRecord) -> list[str]:
-    """Returns a line for each part that is missing from the page, with the reason."""
+    """Returns one line per part that is missing from the page, with the reason."""
     reasons = list(run.missing)
     if not run.log and not RunDirectory(run.directory).models():
         reasons.append("curves: nothing is logged yet")
@@ -154,7 +154,7 @@ def _subtitle(run: RunRecord) -> str:
 
 
 def _figures(run: RunRecord) -> list[tuple[str, str, str, str]]:
-    """Returns the name, value, unit and remark of each figure at the top of the page."""
+    """Returns the name, value, unit and remark of each number at the top of the page."""
     found = []
     validation = run.final_validation or (run.validations or [{}])[-1]
     bleu = number(run.test.scores.get("bleu")) if run.test else None

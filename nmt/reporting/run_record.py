@@ -64,7 +64,7 @@ class TestScores(BaseModel):
         if not isinstance(content, dict):
             raise ValueError("not an object")
         if content.pop("sha256", None) != manifest.value_hash(content):
-            raise ValueError("another hash than in the file")
+            raise ValueError("the stored hash does not match")
         return cls.model_validate(content)
 
     def as_file(self) -> bytes:
@@ -154,7 +154,7 @@ class RunRecord:
         return [Sitting(*key, spent) for key, spent in hours.items()]
 
 
-_LARGEST = 1e100  # sums and products of a few such numbers do not overflow
+_LARGEST = 1e100  # sums and products of a few numbers up to this value do not overflow
 
 
 def number(value: Any) -> float | None:
@@ -204,7 +204,7 @@ def _check(directory: Path) -> None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Returns a unique name for each path, from as few of its last components as possible."""
+    """Returns a unique name for each path: as few of its last components as possible."""
     for length in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-length:])) for path in paths]
         if len(set(names)) == len(names):
@@ -255,7 +255,7 @@ def _log_faults(
     Args:
         log: the valid entries.
         invalid: the number of invalid lines.
-        model: the manifest of the finished model, whose step is the step of the last entry.
+        model: the manifest of the finished model. The log must reach the step of this model.
     """
     faults = []
     if not log and run.models():
@@ -279,9 +279,10 @@ def _judge(file: Path, note: Note) -> Judge:
 
 
 def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
-    """Returns the scores saved in the run if they are undamaged and belong to the model.
+    """Returns the scores of a run's finished model on the test set.
 
-    Otherwise, computes the scores. New scores are saved if the run is writable.
+    Scores that are saved in the run are reused if they are undamaged and belong to the model. New
+    scores are saved if the run is writable.
 
     Args:
         config: the run's configuration, which must have a test set.

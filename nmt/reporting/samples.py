@@ -38,8 +38,8 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
     Among sentences with equal chrF, longer sentences rank higher. The median samples have different
     chrF values if possible. For example, if more than half of the sentences have a chrF of 100,
-    only one of these sentences is a median sample, and the others have the next lower values. Each
-    sample also contains the translations by other runs with the same test set.
+    only one of these sentences is a median sample, and the other median samples have the next lower
+    values. Each sample also contains the translations by other runs with the same test set.
     """
     tested = [run.test for run in runs if run.test]
     if not tested:
@@ -78,7 +78,7 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
 
 def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
-    """Returns the sentence in the middle of `order`, and the nearest ones with other scores."""
+    """Returns the middle sentence of `order`, and the nearest sentences with other scores."""
     middle = len(order) // 2
     nearest = sorted(range(len(order)), key=lambda place: (abs(place - middle), -place))
     by_score: dict[float, int] = {}

@@ -141,7 +141,10 @@ def finished(run: RunRecord) -> str:
 
 
 def _paper_table(run: RunRecord) -> Table:
-    """Returns a table of the run's and the paper's scores, or an empty one for other data."""
+    """Returns a table of the run's scores and the paper's scores on the same data.
+
+    The table is empty if the paper has no scores on the run's data.
+    """
     language, nearest = run.config.data.target_language, run.info["paper"]["nearest"]
     tested = newstest(run.config.data, run.config.data.test) if run.test else None
     rows, notes = [], []
@@ -170,22 +173,25 @@ def _paper_table(run: RunRecord) -> Table:
             "for other vocabularies are not directly comparable."
         )
     if rows:
-        notes.insert(0, "95% intervals reflect the sampling of the test set; the paper gives none.")
+        notes.insert(0, "The 95% intervals express the uncertainty from the choice of test "
+                        "sentences. The paper gives no intervals.")  # fmt: skip
         if any("sacreBLEU" in name for name, *_ in rows):
             notes.insert(0, "sacreBLEU is only roughly comparable with the paper's BLEU: for the "
-                            "same translations it was lower by 1.5 on newstest2014 EN-DE, by 0.25 "
-                            "on newstest2013, and by about 1.8 for EN-FR.")  # fmt: skip
+                            "same translations, sacreBLEU was lower by 1.5 on newstest2014 EN-DE, "
+                            "by 0.25 on newstest2013, and by about 1.8 for EN-FR.")  # fmt: skip
         differing = len(run.info["paper"]["differences"])
         if differing:
-            notes.insert(
-                0, f"Settings that differ from the paper's {nearest} model: {differing}, see below."
-            )
+            notes.insert(0, f"Settings that differ from the paper's {nearest} model: {differing} "
+                            "(listed in the section Settings).")  # fmt: skip
     columns = ["", "this run", "paper", "difference", "95% interval of the difference"]
-    return Table(f"{run.name} beside the paper", columns, rows, tuple(notes))
+    return Table(f"{run.name} compared with the paper", columns, rows, tuple(notes))
 
 
 def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
-    """Compares paper BLEU (or sacreBLEU, if there is none) with a test score in the paper."""
+    """Compares a test score of the paper with the run's paper BLEU.
+
+    Uses the run's sacreBLEU if the run has no paper BLEU.
+    """
     assert run.test
     scores = run.test.scores
     key = "paper_bleu" if "paper_bleu" in scores else "bleu"

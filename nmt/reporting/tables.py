@@ -14,7 +14,7 @@ from nmt.reporting.run_record import RunRecord, Sitting
 
 
 def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns tables of settings in which the runs differ from each other or from the paper."""
+    """Returns tables of the settings in which runs differ from each other or from the paper."""
     tables = []
     if len(runs) > 1:
         tables.append(_between_runs(runs))
@@ -93,10 +93,10 @@ def _cleaning_table(run: RunRecord) -> Table:
 def cost_table(runs: Sequence[RunRecord]) -> Table:
     """Returns a table of the cost of training: time, hardware, tokens, and FLOPs."""
     names: list[tuple[str, Callable[[RunRecord], str]]] = [
-        ("Training time, validation included", _time_spent),
+        ("Training time, including validation", _time_spent),
         ("Hardware", lambda run: "; ".join(map(machine, run.sittings)) or "not in the log"),
         ("Steps", lambda run: f"{run.step:,}"),
-        ("Target tokens in training, about", lambda run: _scientific(_tokens(run)[1])),
+        ("Target tokens in training (estimate)", lambda run: _scientific(_tokens(run)[1])),
         ("Target tokens per second, median", _median_speed),
         ("FLOPs by formula", _counted_flops),
         ("FLOPs by the paper's method", _paper_method_flops),
@@ -105,12 +105,12 @@ def cost_table(runs: Sequence[RunRecord]) -> Table:
     rows = [[name, *(cell(run) for run in runs)] for name, cell in names]
     notes = (
         "Training time excludes pauses, preparation, and steps that were lost and repeated.",
-        "By formula: the operations of training, with the mean number of tokens in the logged "
-        "steps. A multiply-add counts as two operations; normalization, softmax, embedding "
-        "look-ups and padding are not counted.",
+        "By formula: the number of operations in training, estimated from the mean number of "
+        "tokens in the logged steps. A multiply-add counts as two operations; normalization, "
+        "softmax, embedding look-ups and padding are not counted.",
         "The paper's method (Table 2): time × GPUs × sustained single-precision FLOP/s of the "
-        "GPU, which footnote 5 gives for K80, K40, M40 and P100. The two figures are not "
-        "comparable, because no model fully uses its hardware.",
+        "GPU, which footnote 5 gives for K80, K40, M40 and P100. The FLOPs by formula and by the "
+        "paper's method are not comparable, because no model fully uses its hardware.",
     )
     return Table("Cost of training", ["", *(run.name for run in runs)], rows, notes)
 

@@ -11,8 +11,9 @@ def about(translator: Any) -> JSON:
     """Returns a description of the served model as a JSON object.
 
     Returns:
-        The description from `about_model`, which for an exported model is that of the original
-        model, without examples, because they are exercises for the microscope. Also:
+        The description from `about_model`, with two more keys. For an exported model, this is the
+        description of the original model, without `examples`, which are exercises for the
+        microscope. The additional keys are:
 
         * `demo`: whether the model was trained only on the demo language.
         * `model`: the settings of the section `model`, the vocabulary size and the label smoothing.

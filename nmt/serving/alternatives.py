@@ -5,7 +5,7 @@ from typing import Any
 
 from nmt.model.special_ids import EOS_ID
 
-_LISTED = 100  # number of likely tokens among which the next token of `target` is looked up
+_LISTED = 100  # the next token of `target` is looked up among this number of likely tokens
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff"  # kana and ideographs; each character is a word
 _WORD = re.compile(rf"\s*(?:[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:['’-][^\W{_UNSPACED}]+)*|\S)")
 
@@ -30,9 +30,9 @@ def alternatives(
     Returns:
         The alternatives, most likely first. `text` is the translation up to the end of the
         completed word, `follows` is the rest of the translation, and `probability` is the
-        probability of the word's first token. `stands` is true if `target` continues with this
-        word; this is the case for at most one alternative. `ends` is true if the alternative is to
-        end the translation after `prefix`.
+        probability of the word's first token. `stands` is true for the alternative, if any, with
+        which `target` continues. `ends` is true if the alternative is to end the translation after
+        `prefix`.
 
     Raises:
         ArgumentError: see `Translator.next_tokens`.
@@ -62,23 +62,23 @@ def alternatives(
 
 
 def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
-    """Returns the token of `target` that follows `prefix`, or None if no token begins there."""
+    """Returns the token of `target` that follows `prefix`, or None if there is no such token."""
     begun, whole = tokenizer.encode(prefix), [*tokenizer.encode(target), EOS_ID]
     is_begun = whole[: len(begun)] == begun and len(whole) > len(begun)
     return whole[len(begun)] if is_begun else None
 
 
 def _through_word(whole: str, prefix: str, least: str) -> str:
-    """Returns `whole` up to the end of the first word after `prefix`.
+    """Returns the beginning of `whole` that ends with the first word after `prefix`.
 
-    The result is at least as long as `least`.
+    The returned text is at least as long as `least`.
     """
     word = _WORD.match(whole, len(prefix))
     return whole[: max(word.end() if word else len(prefix), len(least))]
 
 
 def _extends(prefix: str, begun: str) -> bool:
-    """Returns whether `begun` extends the last word of `prefix`."""
+    """Returns whether `begun`, which starts with `prefix`, extends the last word of `prefix`."""
     before, after = prefix[-1:], begun[len(prefix) :][:1]
     is_spaced = not re.match(f"[{_UNSPACED}]", after)
     return before.isalnum() and after.isalnum() and is_spaced

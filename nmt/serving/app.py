@@ -69,7 +69,10 @@ def create_app(
 
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
-        """Returns 200 unless all model processes have ended; reports if some have ended."""
+        """Returns 200, or 503 if all model processes have ended.
+
+        The status is "degraded" if some of the model processes have ended.
+        """
         problem = living_batcher_of(request).problem
         found = {"status": "degraded", "problem": problem} if problem else {"status": "ok"}
         return json_response(found)
@@ -107,7 +110,7 @@ def _add_error_handlers(app: FastAPI, note: Note) -> None:
             remedy = "GET /openapi.json lists all calls."
             if request.url.path.endswith("/"):
                 remedy = "Remove the slash at the end."
-            message = f"There is no such call. {remedy}"
+            message = f"The API has no call at this path. {remedy}"
         elif error.status_code == 405 and error.headers:
             allowed = error.headers["Allow"].replace(", ", " or ")
             message = f"{request.url.path} does not support {request.method}. Use {allowed}."

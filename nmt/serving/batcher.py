@@ -27,19 +27,19 @@ from nmt.serving.model_process import (
     ModelProcess,
 )
 
-# A batch is chosen from a pool of texts. Each waiting request contributes up to an equal share of
-# `_POOL` texts, or up to `_SHARE` texts if that is more.
+# A batch is chosen from a pool of texts. Each of n waiting requests contributes at most
+# max(_SHARE, _POOL / n) texts to the pool.
 _SHARE, _POOL = 16, 512
-# Maximum number of texts per batch; the translator may split a batch further. New requests wait
-# until the current batch is finished, so batches are small. If many requests are waiting, batches
-# are larger, because one large batch then takes less time than several small ones.
+# Maximum number of texts per batch; the translator may split a batch further. Batches are small,
+# because new requests wait until the current batch is finished. If many requests are waiting,
+# batches are larger, because one large batch takes less time than several small batches.
 _BATCH_TEXTS, _MOST_BATCH_TEXTS = 64, 256
 _PATIENCE = 0.1  # maximum delay of a batch, as a fraction of the previous batch's duration
 _LOOK_S = 0.002  # seconds between checks whether enough requests have arrived
 _TEXT_CHARACTERS = 250  # typical length of a text in characters
-_SHORTEST = 150  # added to each length, because the translation of a short text may be longer
+_SHORTEST = 150  # added to each length, because a short text may have a longer translation
 _WORD = 4  # minimum characters per word when the length of a text is estimated
-# Seconds between attempts to start a process: the first interval, which grows, and the maximum
+# Seconds between attempts to start a process: the first interval and the longest interval
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 
 
@@ -167,7 +167,7 @@ class Batcher:
 
     @property
     def has_died(self) -> bool:
-        """Whether no process is running; all requests are then rejected until one is replaced."""
+        """Whether no process is running, so that all requests are rejected."""
         return self.model is not None and not self._is_alive and not self._ending
 
     @property
@@ -300,7 +300,7 @@ class Batcher:
             return None
 
     def _replaced(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Starts a process to replace one that has ended; repeats failed attempts.
+        """Starts a replacement for a process that has ended; repeats failed attempts.
 
         Returns:
             The process, or None if the server is stopping.
@@ -347,7 +347,7 @@ class Batcher:
             _fail(dropped, EndedError())
 
     def _started(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Starts a process and waits until it is ready; returns None if it is not needed.
+        """Starts a process and waits until it is ready; returns None for a redundant process.
 
         Raises:
             OtherModelError: the process has loaded a different model than the first process.
@@ -375,9 +375,10 @@ class Batcher:
     def _next(self, process: ModelProcess, patience_s: float) -> list[_Item] | _Work | None:
         """Waits until there is work for the process, and returns the work.
 
-        Clients that have received a response usually send their next requests immediately. If the
-        first of these requests were translated alone, the others would have to wait, so the batch
-        is delayed briefly until this process's share of the requests has arrived.
+        Clients that have received a response usually send their next requests immediately. The
+        next batch is therefore delayed briefly, until this process's share of the requests has
+        arrived. Otherwise, the first request would be translated alone, and the other requests
+        would have to wait.
 
         Returns:
             A batch of texts, a request that calls a function, or None if the process has ended or
@@ -410,11 +411,11 @@ class Batcher:
         return batch
 
     def _window(self, options: SearchOptions) -> list[_Item]:
-        """Forms a batch from the oldest text with these options and texts of similar length.
+        """Forms a batch from the oldest text with the given options and texts of similar length.
 
         The batch is chosen from a pool that contains a limited number of texts per request, so that
-        a long request does not block other requests. The request at the head of the queue then
-        moves to the end.
+        a long request does not block other requests. The request at the head of the queue moves to
+        the end.
         """
         alike = [work for work in self._waiting if not work.call and work.options == options]
         share = max(_SHARE, _POOL // len(alike))
@@ -444,7 +445,7 @@ class Batcher:
         self._count(began)
 
     def _translate(self, process: ModelProcess, batch: list[_Item]) -> None:
-        """Translates a batch; on failure, retries each half, so that only a faulty text fails."""
+        """Translates a batch. If this fails, retries each half, so that only faulty texts fail."""
         batch = [item for item in batch if not item.work.future.done()]
         if not batch:
             return

@@ -1,4 +1,4 @@
-"""Finds signs of a bad translation without a reference."""
+"""Finds signs of a bad translation; needs no reference."""
 
 import math
 import re
@@ -19,8 +19,8 @@ def doubts(source: str, translation: Translation) -> list[str]:
 
         * "empty": the translation is empty, but the source is not.
         * "repeats": the translation repeats words (see `nmt.documents.doubtful`).
-        * "bytes": more than half of the tokens, and at least four, are single bytes, which spell
-          characters that are missing from the vocabulary.
+        * "bytes": more than half of the tokens, and at least four tokens, are byte tokens, which
+          spell characters that are missing from the vocabulary.
         * "unsure": the geometric mean of the token probabilities is below 0.5. Exported models do
           not provide these probabilities.
     """

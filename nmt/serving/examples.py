@@ -15,8 +15,9 @@ from nmt.translator import Translator
 JSON = dict[str, Any]
 
 _LONGEST = 16  # maximum number of words in an example
-_MOVED = 3  # minimum distance, in words, between two words in reverse order
-# Minimum probability of an ambiguous token; maximum difference from the probability of another word
+_MOVED = 3  # minimum distance, in words, between the translations of two words in reverse order
+# Minimum probability of an ambiguous token, and the maximum amount by which it differs from the
+# probability of the most likely other token
 _LIKELY, _CLOSE = 0.3, 0.1
 
 
@@ -28,14 +29,14 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
 
     Returns:
         `opening`: the sentence with which the page opens, or None if no sentence is suitable.
-        `examples`: at most one sentence of each `kind`, with its `text`. The kinds are:
+        `examples`: objects with a `kind` and a `text`, at most one of each kind. The kinds are:
 
         * "alpha": length penalties of 0 and 2 rank different finished hypotheses first.
         * "beam": greedy search and beam search with a beam size of 4 give different translations.
-        * "bytes": characters of the source are copied byte by byte.
-        * "order": two words are in reverse order in the translation, at least 3 words apart.
-        * "ambiguous": the token with the lowest probability begins a word and has a probability of
-          at least 0.3, and the probability of another word differs from it by at most 0.1.
+        * "bytes": the translation contains byte tokens and all non-ASCII characters of the source.
+        * "order": the translations of two words are in reverse order and at least 3 words apart.
+        * "ambiguous": the token with the lowest probability has a probability of at least 0.3, and
+          the most likely other token differs by at most 0.1. Both tokens begin a word.
     """
     sources = [text for text in dict.fromkeys(sources) if 3 <= len(text.split()) <= _LONGEST]
     found = translator.translate(sources, SearchOptions(align=True))

@@ -36,7 +36,7 @@ class Guard:
         self.headers = [*_HEADERS, (b"content-security-policy", policy.encode())]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handles a request as the ASGI specification defines."""
+        """Handles a request as defined by the ASGI specification."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

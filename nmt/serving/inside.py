@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 
 
 def sees_inside(translator: Any) -> bool:
-    """Returns whether a translator gives access to its model's internals; exported models do not.
+    """Returns whether a translator gives access to all internals of its model.
 
-    Of these internals, an exported model provides only the attention of the last decoder layer.
+    An exported model gives access only to the cross-attention of its last decoder layer.
     """
     return not translator.is_exported
 
 
 @dataclass(frozen=True)
 class Details:
-    """Attention and token probabilities; all empty if the sentence was translated in parts."""
+    """Attention and token probabilities of a translation.
+
+    All fields are empty if the sentence was translated in parts.
+    """
 
     source_pieces: list[str]  # (S), with EOS
     pieces: list[str]  # (T)
@@ -42,7 +45,7 @@ def details(
     attention: bool,
     token_probabilities: bool,
 ) -> list[Details]:
-    """Computes the requested details of each sentence's translation, in a forward pass each.
+    """Computes the requested details of each translation, with additional forward passes.
 
     Raises:
         ArgumentError: `token_probabilities` is set, but the model is an exported model.

@@ -64,8 +64,8 @@ def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str,
     """Returns the translation directions of a model.
 
     Returns:
-        A dictionary by source language. Each value maps the target languages to the prefix that
-        sources need, which is a symbol and a space, or "".
+        A dictionary by source language. Each value maps each target language to the prefix that
+        its sources need: a symbol and a space, or "" for no prefix.
     """
     tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
     if len(tags) < 2:
@@ -133,7 +133,7 @@ async def translate(request: Request) -> Response:
 
 
 def _same(code: str, known: Iterable[str]) -> str | None:
-    """Returns the known code that equals `code` apart from case, or None."""
+    """Returns the code in `known` that equals `code`, ignoring case, or None."""
     return next((each for each in known if each.lower() == code.lower()), None)
 
 
@@ -182,7 +182,7 @@ async def languages(request: Request) -> Response:
 
 @router.post("/detect", openapi_extra=described(DetectQuestion, form=True))
 async def detect(request: Request) -> Response:
-    """Returns the model's source language with confidence 0, because no language is detected."""
+    """Returns the model's source language with confidence 0; does not detect languages."""
     question = await parsed(request, DetectQuestion, form=True)
     check_texts(request, *([question.q] if isinstance(question.q, str) else question.q))
     return json_response([_detected(next(iter(directions(request))))])

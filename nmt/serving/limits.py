@@ -1,6 +1,6 @@
 """Defines the limits on requests and on the queue.
 
-`requests.py` enforces the limits on requests, and `batcher.py` the length of the queue.
+`requests.py` enforces the limits on requests, and `batcher.py` enforces the limit on the queue.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ class Limits:
     """Inclusive limits on requests.
 
     A request that is too large is rejected with status 400 or 413. If the queue is full, the status
-    is 429, and the client may repeat the request. If `arrival_s` or `answer_s` is exceeded, the
-    status is 408 or 503, respectively.
+    is 429, and the client may repeat the request. The status is 408 if `arrival_s` is exceeded,
+    and 503 if `answer_s` is exceeded.
     """
 
     queue: int = 256  # waiting requests

@@ -27,7 +27,7 @@ class Metrics:
         )  # fmt: skip
 
     def count(self, path: str, status: int, seconds: float) -> None:
-        """Counts a request; `path` is a route's path, which limits the number of labels."""
+        """Counts a request. `path` must be the path of a route, to limit the number of labels."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
@@ -35,7 +35,7 @@ class Metrics:
         """Yields the batcher's current metrics."""
         batcher = self._batcher
         yield GaugeMetricFamily(
-            "nmt_ready", "1 when the model is loaded", value=float(batcher.is_ready)
+            "nmt_ready", "1 if requests are accepted, else 0", value=float(batcher.is_ready)
         )
         yield GaugeMetricFamily(
             "nmt_waiting_requests", "Requests in the queue", value=batcher.waiting

@@ -43,8 +43,8 @@ def inspect(
     Returns:
         * `source` and `target`: the normalized text and its tokens, including EOS. Each token has
           its id, its piece, its UTF-8 bytes, and the characters that it adds to the text. If
-          several tokens spell a character, the last of them adds it. A target token also has its
-          log-probability and the `likeliest` tokens at its position.
+          several tokens spell one character, the last token adds the character. A target token
+          also has its log-probability and the `likeliest` tokens at its position.
         * `read`: the decoder's input pieces, which are the keys of the decoder's self-attention.
         * `attention`: for each kind, the weights, indexed [layer][head][query][key] and rounded to
           3 decimal places (see `nmt.evaluation.attention_maps.AttentionMaps`).
@@ -81,7 +81,7 @@ def sentence_ids(translator: Translator, name: str, text: str) -> list[int]:
         name: the argument that contains the text, for error messages.
 
     Raises:
-        ArgumentError: the text is too long, or the argument `text` is empty.
+        ArgumentError: the text is too long, or the text is empty and `name` is "text".
     """
     ids = translator.tokenizer.encode(text)
     if name == "text" and not ids:
@@ -108,7 +108,7 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
 
 @torch.inference_mode()
 def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
-    """Returns each target token's log-probability and the most likely tokens at that position."""
+    """Returns each target token's log-probability and the most likely tokens at its position."""
     src, tgt = (
         with_eos(sentence_ids(translator, name, side))
         for name, side in (("text", text), ("target", target))
@@ -237,7 +237,7 @@ class _Tree:
         each = zip(values[0].tolist(), parents[0].tolist(), tokens[0].tolist(), strict=True)
         for place, (value, parent, token) in enumerate(each):
             index, before = self.live[parent]
-            there = value > -np.inf  # the first step and a prefix have fewer candidates
+            there = value > -np.inf  # the first step and steps in a prefix have fewer candidates
             if there and token == EOS_ID and (self.beam > 1 or place == 0):
                 state = "finished"
                 self._finish([*before, token], value, len(step))

@@ -49,7 +49,7 @@ class StepsQuestion(Question):
     text: str = Field(description="one sentence")
     target: str = Field(description="translation of the text")
     side: Literal["source", "target"] = Field("target", description="encoder or decoder")
-    token: int = Field(0, ge=0, description="index of a token on that side")
+    token: int = Field(0, ge=0, description="index of a source token or target token")
     layer: int = Field(0, ge=0)
     head: int = Field(0, ge=0)
 
@@ -73,7 +73,7 @@ async def searched(request: Request) -> Response:
 
 @router.post("/steps", openapi_extra=described(StepsQuestion))
 async def stepped(request: Request) -> Response:
-    """Returns what the model computes for one token, in one layer and head."""
+    """Returns the intermediate results for one token, in one layer and head."""
     question = await parsed(request, StepsQuestion)
     check_texts(request, question.text, question.target)
     return await _answer(request, "steps", question)

@@ -39,8 +39,8 @@ class EndedError(InputError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The model process was killed. Check the system log, then start again. If memory ran "
-            "out, start fewer processes."
+            "The model process was killed. Check the system log, then restart the server. If "
+            "memory ran out, start fewer processes."
         )
 
 
@@ -86,8 +86,8 @@ class ModelProcess:
         """Starts the process and waits until its model is loaded and warmed up.
 
         Returns:
-            The model's description, or None if `load` returned None because this process is not
-            needed; the process then ends.
+            The model's description, or None if `load` returned None. The process ends in the
+            latter case, because it is not needed.
 
         Raises:
             InputError: raised by `load`.
@@ -138,13 +138,13 @@ class ModelProcess:
         return self._answer()
 
     def end(self) -> None:
-        """Kills the process. May be called from any thread, and repeatedly."""
+        """Kills the process. May be called repeatedly and from any thread."""
         with contextlib.suppress(ValueError):  # the process object is closed
             if self._process.pid is not None:
                 self._process.kill()
 
     def close(self) -> None:
-        """Kills the process and frees its resources; called from the thread that uses it."""
+        """Kills the process and frees its resources. Must be called by the thread that uses it."""
         self.end()
         if self._process.pid is not None:
             self._process.join()
@@ -248,7 +248,7 @@ def _set_threads(translator: Translates, number: int) -> None:
 
 
 def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, Any]:
-    """Returns a call's result, error and context of the error, in a form that can be pickled."""
+    """Calls a function; returns the result, the error and the error's context, all picklable."""
     try:
         return function(*arguments), None, None
     except (InputError, AbandonedError) as error:

@@ -1,4 +1,4 @@
-"""Bundles the page's files, so that the first translation needs only two round trips."""
+"""Bundles the page's files, so that the page shows a translation after two round trips."""
 
 import base64
 import hashlib
@@ -30,8 +30,8 @@ class PageFiles:
     def read(cls) -> "PageFiles":
         """Reads the source files, inlines styles and scripts in index.html, and bundles modules.
 
-        A module that is imported dynamically becomes a separate file. The file also contains the
-        modules that it imports, except those in index.html.
+        A dynamically imported module becomes a separate file, together with the modules that it
+        imports and that index.html does not contain.
         """
         sources = {
             entry.name: entry.read_text("utf-8")

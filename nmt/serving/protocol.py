@@ -28,7 +28,7 @@ class Connection(HttpToolsProtocol):
 
     @classmethod
     def of(cls, limits: Limits) -> "type[Connection]":
-        """Returns a subclass with these limits."""
+        """Returns a subclass with the given limits."""
         return type("Connection", (cls,), {"limits": limits})
 
     def connection_made(self, transport: Any) -> None:
@@ -50,8 +50,8 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol.
 
-        After the application has rejected a request, further data of the request is discarded, up
-        to a limit, so that the client can receive the response.
+        After the application has rejected a request, the rest of the request is discarded, up to a
+        maximum size, so that the client can receive the response.
         """
         self._size += len(data)
         if self._size > self.limits.body_bytes * _DROPPED:
@@ -113,7 +113,7 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def send_400_response(self, msg: str) -> None:
-        """See HttpToolsProtocol. The response contains JSON, as for all other errors."""
+        """See HttpToolsProtocol. The body of the response is JSON, as for all other errors."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = json.dumps({"error": msg}).encode()
             head = (
@@ -125,10 +125,10 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def _expect(self, what: str) -> None:
-        """Aborts the connection unless `what` happens in time.
+        """Sets a deadline for `what`, after which the connection is aborted.
 
-        An existing deadline for `what` is not extended. The application rejects a slow request
-        somewhat earlier, with status 408.
+        An existing deadline for `what` is not extended. The application has a shorter time limit,
+        after which it rejects a slow request with status 408.
         """
         if what not in self._deadlines:
             self._deadlines[what] = self.loop.call_later(
@@ -141,9 +141,9 @@ class Connection(HttpToolsProtocol):
 
 
 def _without_upgrade(data: bytes) -> bytes:
-    """Renames an Upgrade header, because httptools does not read the body after such a header.
+    """Renames an Upgrade header, because httptools does not read the body of an upgrade request.
 
-    The first request from Java's HttpClient contains such a header, to offer HTTP/2.
+    Java's HttpClient sends an Upgrade header with its first request, to offer HTTP/2.
     """
     head, end, rest = data.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"x-upgrade:", head) + end + rest

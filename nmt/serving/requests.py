@@ -77,7 +77,8 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
             LibreTranslate clients send it, in the query string.
 
     Raises:
-        HTTPException: the status is 400, 408, 413 or 415.
+        HTTPException: the body is invalid (400), incomplete after the time limit (408), too large
+            (413) or of an unsupported type (415).
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = request.scope["query_string"] if form else b""
@@ -94,7 +95,7 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
 
 
 async def _body(request: Request) -> bytes:
-    """Reads the body; enforces the limits on size and time regardless of the headers."""
+    """Reads the body; enforces the limits on size and time, whatever the headers state."""
     limits, chunks, size = limits_of(request), [], 0
     too_large = HTTPException(
         413, f"The request body exceeds {limits.body_bytes:,} bytes. Send less text."
@@ -133,7 +134,7 @@ def _json(body: bytes) -> Any:
 
 
 def _form(query: bytes, body: bytes) -> dict[str, Any]:
-    if body.lstrip().startswith(b"{"):  # curl declares every body to be a form
+    if body.lstrip().startswith(b"{"):  # curl sends every body as a form by default
         raise HTTPException(
             415, f"The request body is JSON, but Content-Type is not {_JSON}. {_WITH_CURL}"
         )
@@ -152,7 +153,7 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 
 def _problems(error: ValidationError, fields: list[str]) -> str:
-    """Describes up to three problems in one line without quoting the client's text.
+    """Describes up to three problems in one line, which does not quote the client's text.
 
     Args:
         fields: the names of the fields that the call supports.
@@ -194,7 +195,7 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
 
 
 async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
-    """Waits for the model's result; cancels the work after a disconnect or the time limit.
+    """Waits for a result; cancels the work if the client disconnects or the time limit passes.
 
     Raises:
         HTTPException: status 503 after `answer_s` seconds.

@@ -97,7 +97,7 @@ async def model(request: Request) -> Response:
 
 
 async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
-    """Returns the page's opening text with its translation, or None if there is none."""
+    """Returns the page's opening text with its translation, or None if it has no translation."""
     if text is None:
         return None
     question = TranslateQuestion.model_validate({"text": text, "document": True})
@@ -177,7 +177,7 @@ async def _details(
     found: list[TranslatedText],
     question: TranslateQuestion,
 ) -> list[list[Details]]:
-    """Returns the requested attention and probabilities of each sentence of each text."""
+    """Returns the requested attention and probabilities for each sentence in each text."""
     each = [
         (text[slice(*sentence.source)], sentence.translations[0])
         for text, whole in zip(texts, found, strict=True)

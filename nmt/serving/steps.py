@@ -48,7 +48,7 @@ def steps(
     layer: int = 0,
     head: int = 0,
 ) -> JSON:
-    """Returns what the model computes for one token of a sentence pair, in one layer and head.
+    """Returns the intermediate results for one token of a sentence pair, in one layer and head.
 
     In shapes, S is the number of keys, D is d_model, K is d_k, and V is d_v. Vectors are lists.
     Scores and weights are those of the token's query for each key.
@@ -57,8 +57,8 @@ def steps(
         text: one sentence.
         target: the translation of `text`, which is tokenized like training text.
         side: "source" for the encoder, "target" for the decoder.
-        token: index of a token on that side. In the decoder, this is the predicted token, and the
-            input is the token before it.
+        token: index of a source token or, in the decoder, of the predicted target token. The input
+            of the decoder at this position is the preceding target token.
 
     Returns:
         * `embedding`: the `id` and `piece` of the input token; its `row` in the embedding matrix,

@@ -52,10 +52,10 @@ def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
 
 
 def joined(text: str, sources: Sequence[Span], targets: Sequence[str]) -> tuple[str, list[Span]]:
-    """Replaces sentences with their translations; returns the new text and their spans in it.
+    """Replaces sentences with their translations; returns the new text and each translation's span.
 
-    If a translation is empty, the space that would separate it from the rest of its line is left
-    out.
+    If a translation is empty, the space that would separate the translation from the rest of its
+    line is left out.
     """
     parts: list[str] = []
     found: list[Span] = []

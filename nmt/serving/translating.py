@@ -47,8 +47,7 @@ async def translated(
     """Translates texts sentence by sentence.
 
     Args:
-        language: the language whose rules split lines into sentences, or None to treat each line as
-            one sentence.
+        language: language of the texts, or None to treat each line as one sentence.
         prefix: the prefix of each text's translation.
         tag: the symbol that is put before every sentence, such as "<2de> ", or "" for none.
     """
@@ -96,7 +95,7 @@ def _cut(texts: Sequence[str], model: Model) -> list[list[str]]:
 
 
 def _whole(text: str, cut: list[str], found: list[list[Translation]]) -> list[Translation]:
-    """Joins the translations of a text's parts; their alignments then refer to the whole text."""
+    """Joins the translations of a text's parts; adapts their alignments to the whole text."""
     if len(cut) == 1:
         return found[0]
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character

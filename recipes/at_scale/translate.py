@@ -3,8 +3,8 @@
     python recipes/at_scale/translate.py MODEL SOURCE OUTPUT [--workers N]
 
 For each file in SOURCE, the script writes a file with the same name, columns and rows, and an
-additional column `translation`, to the directory OUTPUT. A file appears only when it is complete.
-Existing files are kept. To continue a job that was killed, start it again.
+additional column `translation`, to the directory OUTPUT. An output file appears only when it is
+complete. Existing files are kept. To continue a job that was killed, start the job again.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _arguments(argv: Sequence[str] | None) -> Job:
     parser = argparse.ArgumentParser(description="Translates Parquet files with Ray Data.")
     parser.add_argument("model", help="model, checkpoint or run directory, shared by all machines")
-    parser.add_argument("source", type=Path, help="Parquet file, or a directory of them")
+    parser.add_argument("source", type=Path, help="Parquet file, or a directory of Parquet files")
     parser.add_argument("output", type=Path, help="a folder")
     parser.add_argument("--column", default="text", help="column to translate (default: text)")
     parser.add_argument(
@@ -125,8 +125,8 @@ def _start_ray() -> None:
 def _translate(job: Job, file: Path, place: Path) -> None:
     """Translates one file and keeps the order of its rows.
 
-    If a worker dies, Ray starts another worker where resources are free, and repeats the
-    batch there.
+    If a worker dies, Ray starts another worker where resources are free, and the new worker
+    repeats the batch.
     """
     import ray
 

@@ -3,7 +3,8 @@
     python recipes/back_translation/halves.py text/a.train.en text/a.train.de text/a
 
 This command writes text/a.half.en, text/a.half.de and text/a.mono.de. With these files, a model
-trained with back-translation can be compared with an upper bound, a model trained on all pairs.
+trained with back-translation can be compared with a model trained on all pairs, which is an upper
+bound.
 """
 
 import argparse
@@ -16,7 +17,9 @@ from nmt.storage.opening import read_lines
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Halves the text named in `argv`, and writes the three files."""
-    parser = argparse.ArgumentParser(description="Keeps half of the pairs, and the other targets.")
+    parser = argparse.ArgumentParser(
+        description="Keeps half of the pairs, and the targets of the other half."
+    )
     parser.add_argument("source", type=Path, help="source text, one sentence per line")
     parser.add_argument("target", type=Path, help="target text, one sentence per line")
     parser.add_argument("prefix", type=Path, help="prefix of the output files")

@@ -220,7 +220,7 @@ def trained(system: str, config: Config) -> Result:
 
 
 def trained_transformer(config: Config) -> tuple[Translator, State]:
-    """Trains as `nmt train` does; returns the finished model and the state after the last step."""
+    """Trains as `nmt train` does; returns the finished model and the final state."""
     model = train(config, say)
     last = checkpoints.newest(RunDirectory(Path(config.training.run_directory)).identity(), say)
     assert last
@@ -266,7 +266,7 @@ def translator_of(
 
 
 class LSTMInferenceCopy:
-    """A replacement for `InferenceCopy` with which validation uses the model itself, not a copy."""
+    """Replaces `InferenceCopy`, so that validation uses the model itself instead of a copy."""
 
     refreshed = staticmethod(translator_of)
 
@@ -291,7 +291,7 @@ class LSTMCheckpoints:
         return sorted((int(path.name[5:]) for path in self.folder.glob("lstm-*")), reverse=True)
 
     def save(self, model: nn.Module, optimizer: Optimizer, state: State) -> None:
-        """Writes a checkpoint, and removes older checkpoints that the mean does not include."""
+        """Writes a checkpoint, and removes older checkpoints that the mean does not need."""
         with atomic.new_directory(self._path(state.step)) as folder:
             write_tensors(folder / "model.safetensors", model.state_dict())
             write_tensors(folder / "optimizer.safetensors", state_tensors(optimizer, model))
@@ -314,7 +314,10 @@ class LSTMCheckpoints:
     wait = check
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> State:
-        """Restores the newest checkpoint, if any, and returns its state or the state of step 0."""
+        """Restores the newest checkpoint and returns its state.
+
+        Returns the state of step 0 if there is no checkpoint.
+        """
         steps = self._steps()
         if not steps:
             threads, version = torch.get_num_threads(), str(torch.__version__)

@@ -6,10 +6,11 @@ passes the attentional hidden state of a step to the next step. The encoder is b
 Bahdanau et al. (2015). As in the Transformer, one matrix serves as the source embedding, the target
 embedding and the output projection.
 
-Dimensions: N is the number of sentences, one per row; S the source length; T the target length; W
-the number of hypotheses per sentence; D d_model; L the number of encoder layers and of decoder
-layers; V the vocabulary size. The state of the decoder has the shape (N, W, 2 L + 1, D). It
-contains the hidden state and the cell of each layer, and then the attentional hidden state.
+Dimensions: N is the number of sentences, one per row; R the number of rows, which may contain
+several sentences; S the source length; T the target length; W the number of hypotheses per
+sentence; D d_model; L the number of encoder layers and of decoder layers; V the vocabulary size.
+The state of the decoder has the shape (N, W, 2 L + 1, D). It contains the hidden state and the cell
+of each layer, and then the attentional hidden state.
 """
 
 import math
@@ -160,7 +161,7 @@ class LSTMTranslator(nn.Module):
 
         Args:
             src: source tokens, (R, S).
-            tgt_in: target tokens, (R, T), of which each sentence begins with BOS.
+            tgt_in: target tokens, (R, T), in which each sentence begins with BOS.
         """
         sources, _ = one_per_row(src)
         targets, numbers = one_per_row(tgt_in)

@@ -3,9 +3,9 @@
     python recipes/glossaries/glossaries.py MODEL --training EN DE --test EN DE
 
 A term consists of a word of the source and a word of the reference that often occur together in the
-training text. The script prints BLEU, chrF and the share of translations that contain the term, for
-all sentences with a term and for those whose translation without a glossary lacks the term. It also
-prints the translation times.
+training text. The script prints BLEU, chrF and the share of translations that contain the term. It
+prints these numbers for all sentences with a term, and for the sentences whose translation without
+a glossary lacks the term. It also prints the translation times.
 """
 
 import argparse

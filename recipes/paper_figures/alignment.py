@@ -85,12 +85,15 @@ def word_weights(maps: AttentionMaps, truth: Alignment, read: bool = False) -> n
 
 
 def strongest_links(weights: np.ndarray, truth: Alignment) -> set[Link]:
-    """Links each target word that has known links to the source word with the largest weight."""
+    """Links each target word to the source word with the largest weight.
+
+    Target words without known links are not linked.
+    """
     return {(int(weights[t].argmax()), t) for t in {t for _, t in truth.possible}}
 
 
 def diagonal(truth: Alignment) -> np.ndarray:
-    """Returns baseline weights (T, S), which are largest at the same relative position."""
+    """Returns baseline weights (T, S), which are largest where relative positions are equal."""
     length, width = len(truth.target), len(truth.source)
     at = np.arange(length) * (width - 1) / max(1, length - 1)
     return -np.abs(at[:, None] - np.arange(width))
@@ -99,7 +102,7 @@ def diagonal(truth: Alignment) -> np.ndarray:
 def error_rates(
     translator: Translator, pairs: Sequence[DemoPair], read: bool = False
 ) -> tuple[np.ndarray, float]:
-    """Returns the AER of the heads of each layer and their mean (last), and of the diagonal.
+    """Returns the AER of each layer's heads, with the mean of heads last, and of the diagonal.
 
     The decoder reads the reference translation, whose links are known.
     """

@@ -58,7 +58,7 @@ def plural_hits(vocabulary: Words, pairs: list[tuple[int, int]], use_offset: boo
     """Returns the share of nouns whose plural is nearest to the singular plus an offset.
 
     The offset of a noun is the mean difference between plural and singular over all other nouns.
-    Without `use_offset`, it is zero.
+    If `use_offset` is false, the offset is zero.
     """
     singular, plural = (vocabulary.vectors[list(side)] for side in zip(*pairs, strict=True))
     differences = plural - singular
@@ -114,7 +114,11 @@ def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
 
 
 def apart(heights: Tensor, distance: float) -> list[int]:
-    """Returns nouns whose labels do not overlap; `heights`, (2, nouns), are of both labels."""
+    """Returns nouns whose labels do not overlap.
+
+    Args:
+        heights: positions of each noun's two labels, (2, nouns).
+    """
     chosen: list[int] = []
     for number in range(heights.shape[1]):
         gaps = (heights[:, chosen] - heights[:, number, None]).abs()

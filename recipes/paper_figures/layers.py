@@ -81,9 +81,9 @@ def sequential_operations(name: str, length: int) -> int:
 
 
 def longest_path(name: str, length: int) -> int:
-    """Returns the maximum number of layers, or recurrent steps, that connect two positions.
+    """Returns the number of layers, or recurrent steps, that connect the two ends of a sequence.
 
-    A layer connects each position directly to the positions from which the layer computes it. A
+    A layer connects an output position directly to all positions on which the output depends. A
     step of a recurrent layer connects adjacent positions. The paper's path length of O(log_k(n))
     for convolutions holds for dilated kernels. The contiguous kernels used here have O(n/k).
     """

@@ -1,4 +1,4 @@
-"""Plots pictures that illustrate the paper, and prints the numbers that they show.
+"""Plots pictures that illustrate the paper, and prints the numbers in the pictures.
 
     python recipes/paper_figures/paper_figures.py figures --model runs/demo
     python recipes/paper_figures/paper_figures.py figures --only scaling
@@ -62,7 +62,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def of_formulas() -> list[tuple[str, int, Draw]]:
-    """Returns name, number of panels and plotting function of each picture without a model."""
+    """Returns name, number of panels and plotting function of each picture that needs no model."""
     return [
         ("order", 2, order.draw_order),
         ("masks", 3, order.draw_masks),
@@ -75,7 +75,7 @@ def of_formulas() -> list[tuple[str, int, Draw]]:
 
 
 def of_model(path: Path) -> list[tuple[str, int, Draw]]:
-    """Returns name, number of panels and plotting function of each picture with a model.
+    """Returns name, number of panels and plotting function of each picture that needs a model.
 
     Raises:
         NoModelError: `path` contains no usable model.

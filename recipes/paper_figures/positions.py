@@ -44,7 +44,7 @@ def rotation(offset: int, d_model: int) -> Tensor:
 
 
 def similarity(d_model: int, distances: Sequence[int], position: int = 1000) -> list[float]:
-    """Returns the cosines of PE(position) and PE(position + distance), equal for all positions."""
+    """Returns the cosine of PE(pos) and PE(pos + distance), which is the same for every pos."""
     table = sinusoids(position + max(distances) + 1, d_model)
     at = [position + distance for distance in distances]
     return torch.cosine_similarity(table[at], table[position][None]).tolist()

@@ -211,7 +211,7 @@ def by_processes(size: int, config: Config, folder: Path, best: float, is_small:
 
 
 def prepared(pairs: int, processes: int, folder: Path) -> dict[str, float]:
-    """Returns the seconds that preparing demo pairs takes, and the memory of this process."""
+    """Returns the time of preparing demo pairs in seconds, and the memory of this process."""
     config = load(
         CONFIG,
         [f"data.train=[{{demo: {{pairs: {pairs}}}}}]", f"data.directory={folder / 'data'}",

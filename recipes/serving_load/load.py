@@ -1,9 +1,9 @@
-"""Compares the speed of `nmt serve` under many concurrent clients with that of `nmt translate`.
+"""Compares the speed of `nmt serve` with many concurrent clients to the speed of `nmt translate`.
 
     python recipes/serving_load/load.py runs/demo --input test.en
 
 The two commands run alternately, twice each, in separate processes. Each client uses one
-connection. It sends a sentence, waits for the response, and then sends the next sentence.
+connection, on which it sends a sentence, waits for the response, and then sends the next sentence.
 """
 
 import argparse

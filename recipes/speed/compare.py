@@ -162,7 +162,7 @@ def _rates_line(setting: Setting, nmt: dict[str, Any], peer: dict[str, Any], mis
 
 
 def _rounded(rate: float | None) -> str:
-    return "too slow a phase" if rate is None else f"{rate:.4g}"
+    return "machine too slow" if rate is None else f"{rate:.4g}"
 
 
 def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:

@@ -6,8 +6,8 @@ This script converts the model directory MODEL and its tokenizer, and writes the
 package `ctranslate2` must be installed. If MODEL is `random`, the script converts the model of the
 workload with its initial weights.
 
-Unlike `nmt export`, this script does not check the translations of the converted model, because it
-runs in every visit.
+Unlike `nmt export`, this script does not check the translations of the converted model, because the
+script runs in every visit.
 """
 
 import argparse

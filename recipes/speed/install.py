@@ -1,4 +1,4 @@
-"""Installs each peer in a separate virtual environment; all use this project's PyTorch.
+"""Installs each peer in a separate virtual environment; all peers use this project's PyTorch.
 
     python -m recipes.speed.install [--environments DIR] [PEER ...]
 

@@ -1,10 +1,10 @@
-"""Counts the GPU memory and kernels of training steps of the paper's models, without a GPU.
+"""Measures the GPU memory and counts the kernels in training steps, without a GPU.
 
     python -m recipes.speed.memory
 
 This script takes the steps of `nmt train` with configs/transformer_base.yaml and
 configs/transformer_big.yaml on a simulated GPU (`simulated/device.py`), and prints the table in
-docs/speed.md. It takes about 15 seconds, and needs Linux, a CPU build of PyTorch and a C++
+docs/speed.md. The script takes about 15 seconds, and needs Linux, a CPU build of PyTorch and a C++
 compiler.
 """
 

@@ -150,7 +150,7 @@ def _range(values: list[float], form: str) -> str:
 
 
 def draw(lines: Iterable[Line], path: Path) -> None:
-    """Plots the medians relative to those of nmt, as bars with ranges."""
+    """Plots the medians relative to nmt's medians, as bars with ranges."""
     kinds = rows(lines)
     n_bars = sum(map(len, kinds.values()))
     with figure(path) as [axes]:

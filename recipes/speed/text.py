@@ -153,6 +153,6 @@ def _lines(text: str) -> list[str]:
 
 
 def n_alike(ours: Sequence[str], theirs: Sequence[str]) -> int:
-    """Returns the number of translations that are equal up to the length limit of a system."""
+    """Returns the number of pairs in which one translation is a prefix of the other."""
     pairs = zip(ours, theirs, strict=True)
     return sum(b.startswith(a) or a.startswith(b) for a, b in pairs)

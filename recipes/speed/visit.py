@@ -1,4 +1,4 @@
-"""Times the work of one system in this process, which is called a visit.
+"""Visits a system: times the work of one system in this process.
 
     python -m recipes.speed.visit marian train --precision bf16
 

@@ -4,7 +4,7 @@ Sentence lengths have a lognormal distribution with a mean of 25 and a maximum o
 ids follow Zipf's law, so that ids repeat within a batch as in natural text. Training batches
 contain sentences of similar length, with at most 2,400 tokens per side including padding. Sources
 to translate are sorted by length. The length of outputs is forced, because a model with random
-weights could stop anywhere.
+weights could generate EOS at any step.
 """
 
 from __future__ import annotations

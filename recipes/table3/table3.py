@@ -154,7 +154,7 @@ def _flops_per_step(config: Config) -> float:
 
 
 def _as_many_flops(base: Config, config: Config) -> list[str]:
-    """Returns the override of the steps with which a row needs at most the FLOPs of base."""
+    """Returns the override of max_steps with which a row needs at most the FLOPs of base."""
     ratio = _flops_per_step(base) / _flops_per_step(config)
     return [f"training.max_steps={math.floor(base.training.max_steps * ratio)}"]
 
@@ -282,7 +282,7 @@ def perplexity(model: Path, config: Config) -> float:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Returns Table 3 in Markdown, with the measured figures beside the paper's."""
+    """Returns Table 3 in Markdown, with the measured values beside the paper's values."""
     rows = sorted({result.row for result in results}, key=_order)
     by_row = [[result for result in results if result.row == row] for row in rows]
     lines = [
@@ -291,8 +291,9 @@ def table(results: Sequence[Result]) -> str:
         "| --- " * 11 + "|",
         *(f"| {' | '.join(_cells(row))} |" for row in by_row),
         "",
-        "95% intervals: over seeds (Student's t) if a row has several, otherwise over sentences. "
-        "Overlapping intervals do not show that rows are equal. Use the tests of the differences.",
+        "95% intervals: over seeds (Student's t) if a row has several seeds, otherwise over "
+        "sentences. Overlapping intervals do not show that rows are equal. To compare rows, use "
+        "the p-values of their differences.",
         f"BLEU: {results[0].bleu_signature}. paper's count: BLEU with the paper's tokenization.",
         "The paper's figures: WMT14 EN-DE, newstest2013.",
     ]
@@ -302,7 +303,8 @@ def table(results: Sequence[Result]) -> str:
 def differences_between(results: Sequence[Result], output: Path) -> str:
     """Returns a Markdown table of the differences in BLEU between base and the other rows.
 
-    If base is not among the rows, they are compared with the first row. Returns "" for one row.
+    If base is not among the rows, the other rows are compared with the first row. Returns "" if
+    there is only one row.
     """
     rows = sorted({result.row for result in results}, key=_order)
     if len(rows) < 2:

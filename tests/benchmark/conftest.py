@@ -1,4 +1,4 @@
-"""Replaces the machine's measurements: its speed is constant, and products and copies are small."""
+"""Replaces measurements of the machine by a constant speed, with small products and copies."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No directory may be inside one that `nmt prepare` or `nmt train` replaces."""
+"""No directory may be inside a directory that `nmt prepare` or `nmt train` replaces."""
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
 """Runs `nmt prepare` with small shards, halted or with a limit on the size of files.
 
 `python -m tests.data.halting LIMIT HALT_AT prepare CONFIG ...` learns the vocabulary in another
-process. Once HALT_AT files are finished it begins a call in a worker and then does nothing more
-until a file `go on` exists beside CONFIG, so that what a test does to it finds it at work, however
-slow the test. LIMIT is in bytes; 0 for none.
+process. Once HALT_AT files are finished, the command begins a call in a worker and then waits until
+a file `go on` exists beside CONFIG. A test can therefore act on a command that is still at work,
+however slow the test is. LIMIT is in bytes; 0 means no limit.
 """
 
 from pathlib import Path

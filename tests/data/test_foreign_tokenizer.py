@@ -1,4 +1,4 @@
-"""SentencePiece models trained elsewhere: the same pieces, our special ids, or a refusal."""
+"""SentencePiece models trained elsewhere keep their pieces, with nmt's ids, or are refused."""
 
 import io
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The plan: has every pair once per epoch, keeps limits, depends only on the seed and step."""
+"""The plan of batches has every pair once per epoch and depends only on the seed and the step."""
 
 from collections import Counter
 from itertools import islice, takewhile

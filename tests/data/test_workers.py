@@ -1,4 +1,4 @@
-"""Calls in several processes: all are made, errors are raised, no process remains."""
+"""Calls in several processes: all calls are made, errors are raised, and no process remains."""
 
 import contextlib
 import multiprocessing

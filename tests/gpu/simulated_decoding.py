@@ -1,4 +1,4 @@
-"""On a simulated GPU, translations are those of a CPU, and no step of a search waits."""
+"""On a simulated GPU, translations equal those of a CPU, and no step of a search waits."""
 
 import copy
 

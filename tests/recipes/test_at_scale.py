@@ -1,4 +1,4 @@
-"""A corpus translated in parts gets the same translations as in one process, each once."""
+"""A corpus that several processes translate gets the same translations as in one process."""
 
 import os
 import signal

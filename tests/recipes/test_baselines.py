@@ -1,4 +1,4 @@
-"""The LSTM is one model in training and in search, and the command trains both systems alike."""
+"""The LSTM is the same in training and search; both systems are trained in the same way."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""In the comparison, all systems have the same work, and slow phases do not count."""
+"""In the comparison, all systems do the same work, and slow phases do not count."""
 
 import json
 import subprocess

@@ -431,7 +431,7 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
     assert row(page, "FLOPs by the paper&#39;s method") == ["3.28 × 10¹⁸"]
     counted = info(run.config)["flops"]["per_token_pair"] * 2.5e9
     assert row(page, "FLOPs by formula")[0].startswith(f"{counted:.2e}"[:4])
-    assert row(page, "Training time, validation included") == ["12 h"]
+    assert row(page, "Training time, including validation") == ["12 h"]
 
 
 @pytest.mark.parametrize(
@@ -504,7 +504,7 @@ def test_steps_behind_the_last_logged_one_count_too():
     line = {"step": 100, "source_tokens": 10, "target_tokens": 10}
     run = wmt_record([line, {"event": "validation", "step": 150}], ONE, bleu=1.0)
     cells = dict(cost_table([replace(run, model=None)]).rows)
-    assert cells["Target tokens in training, about"] == "1.50 × 10³"
+    assert cells["Target tokens in training (estimate)"] == "1.50 × 10³"
 
 
 def test_the_median_speed_is_in_the_middle_by_size():

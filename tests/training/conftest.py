@@ -1,4 +1,4 @@
-"""Runs of these tests are smaller still: nothing is learned that a search could find."""
+"""Makes the runs of these tests even smaller: fewer layers, and validations that hardly search."""
 
 from functools import partial
 

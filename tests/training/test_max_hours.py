@@ -1,4 +1,4 @@
-"""`training.max_hours` ends a run after this time; the run can be continued from there."""
+"""`training.max_hours` ends a run after this training time; the run can be continued."""
 
 from functools import partial
 from pathlib import Path

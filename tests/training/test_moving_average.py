@@ -1,4 +1,4 @@
-"""The exponential moving average of the weights: its arithmetic, resuming, the finished model."""
+"""The exponential moving average of the weights: arithmetic, resuming, the finished model."""
 
 from pathlib import Path
 

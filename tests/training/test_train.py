@@ -1,4 +1,4 @@
-"""Runs of `nmt train`: resumed to the bit, averaged, fine-tuned, and refused."""
+"""Runs of `nmt train`: resumed bit-identically, averaged, fine-tuned, and refused."""
 
 import os
 import shutil

@@ -41,7 +41,7 @@ function ticks(low, high) {
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, n) => Number(((first + n) * step).toPrecision(12)));
 }
 
-/** Returns an axis for values, steps or times, with labels in the same format as those in the page. */
+/** Returns an axis for values, steps or times, with labels in the same format as the labels in the page. */
 function axis(low, high, log = false) {
   const decades = Array.from({ length: Math.ceil(Math.log10(high / low)) + 2 }, (_, n) => 10 ** (Math.floor(Math.log10(low)) + n));
   const marks = log ? decades.flatMap((decade) => (high > 1000 * low ? [decade] : [decade, 2 * decade, 5 * decade])) : ticks(low, high);
@@ -58,7 +58,7 @@ function valueAxis(values, log) {
 
 const place = ({ low, high, log }, value) => (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
 
-/** Makes a plot react to the pointer and keys; returns a function that redraws the plot with the controls' values. */
+/** Makes a plot react to the pointer and keys; returns a function that redraws the plot for the current controls. */
 function answer(plot, chart) {
   const kind = plot.dataset.view;
   const view = chart.views[kind];

@@ -48,7 +48,7 @@ export function alternatives(page, choose) {
     const list = element("div", { role: "menu", "aria-label": "Alternatives", onkeydown: (event) =>
       roving([...list.querySelectorAll("button")], event, { across: "ArrowDown", back: "ArrowUp" }) }, ...likely);
     if (folded.length) {
-      const more = button(`${folded.length} less likely, each below ${percent(LEAST)}`, () => {
+      const more = button(`${folded.length} less likely alternatives, each below ${percent(LEAST)}`, () => {
         more.replaceWith(...folded);
         focus(folded[0]);
       }, { class: "more", role: "menuitem", tabindex: "-1" });

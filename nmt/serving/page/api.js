@@ -40,7 +40,7 @@ export const post = (path, body, signal) => call(path, {
   method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
 }, signal);
 
-/** Calls `act` once, when a section of the page is on the screen or close to it. */
+/** Calls `act` once, when a section of the page is visible or nearly visible. */
 export function onceSeen(section, act) {
   const watch = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;
@@ -50,7 +50,7 @@ export function onceSeen(section, act) {
   watch.observe(section);
 }
 
-/** Returns a function that makes one kind of request; a new request aborts the previous one. */
+/** Returns an object that makes requests of one kind. A new request aborts the previous request. */
 export function newest() {
   let controller = null;
   return {

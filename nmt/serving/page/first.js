@@ -6,7 +6,7 @@ const EXERCISES = {
   alpha: ["A different α, a different translation", "Under Beam search, set α to 0 and then to 2: a different translation ranks first."],
   beam: ["A wider beam, another translation", "Under Beam search, set the beam to 1 and then to 4: greedy search gives another translation."],
   bytes: ["A word spelled in bytes", "Under Tokens, look at the bytes: the vocabulary does not contain these characters, so the model copies them byte by byte."],
-  order: ["Another word order", "Under One token, step by step, click Cross-attention: under Attention, the large weights are not on the diagonal."],
+  order: ["Another word order", "In the section “One token, step by step”, click Cross-attention: under Attention, the large weights are not on the diagonal."],
   ambiguous: ["An uncertain word", "Under Tokens, find the target token with the thickest line, then click its word in the translation: another word is almost as likely."],
 };
 

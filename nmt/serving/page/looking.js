@@ -82,7 +82,7 @@ export function placed(state, index, side) {
   return known[side].units;
 }
 
-/** Returns the layer and head whose cross-attention tints the other side: the open ones, or the last layer's mean. */
+/** Returns the layer and head whose cross-attention tints the other side: the open layer and head, or the mean of the last layer. */
 function crossView(state, layers) {
   const { kind, layer, head } = state.view;
   return kind === "cross" ? { layer: layer < 0 ? layers - 1 : layer, head } : { layer: layers - 1, head: null };

@@ -64,7 +64,7 @@ const DOUBTS = {
   empty: "The translation is empty, but the text is not.",
   repeats: "The translation repeats itself.",
   bytes: "More than half of the translation is spelled in bytes: the vocabulary has no tokens for these characters.",
-  unsure: "The model is uncertain: the mean probability of the translation's tokens is below 50%.",
+  unsure: "The model is uncertain: the geometric mean of the token probabilities is below 50%.",
 };
 
 /** Shows the doubts about the translation, above it. */
@@ -151,7 +151,7 @@ find("#lecture").addEventListener("click", ({ target }) => {
 addEventListener("hashchange", () => restore());
 addEventListener("online", () => page.get().problem?.again?.());
 
-/** Shows the text, choices and step in the page's address; returns false if the address contains no text. */
+/** Shows the text, choices and step that the page's address contains; returns false if it contains no text. */
 function restore() {
   const found = fromFragment(location.hash);
   if (!found) return false;
@@ -179,7 +179,7 @@ async function describe() {
   }
 }
 
-/** Loads the microscope; the first translation does not wait for this. */
+/** Loads the microscope without delaying the first translation. */
 function loadMicroscope() {
   import("./inside.js").then(({ views }) => views(page, look), () => setTimeout(loadMicroscope, RETRY));
 }

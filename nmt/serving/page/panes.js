@@ -148,5 +148,5 @@ function says(state) {
   const where = `layer ${view.layer + 1}, ${view.head === null ? "mean of the heads" : `head ${view.head + 1}`}`;
   return look.side === "target"
     ? `To write “${name}”, the model attended to ${best} (cross-attention, ${where}).`
-    : `“${name}” received ${best ? `attention for ${best}` : "hardly any attention"} (cross-attention, ${where}).`;
+    : `“${name}” received ${best ? `attention from ${best}` : "hardly any attention"} (cross-attention, ${where}).`;
 }

@@ -20,7 +20,7 @@ export function path(steps, { step, index }) {
 }
 
 const BYTE = /^<0x([0-9A-F]{2})>$/;
-/** Joins pieces, which may be bytes, to text. */
+/** Joins pieces, including byte pieces, into text. */
 export function spelt(pieces) {
   const bytes = pieces.filter((piece) => piece !== "</s>").flatMap((piece) => {
     const byte = BYTE.exec(piece);

@@ -66,7 +66,7 @@ export function searchView(page) {
     const wanted = [...new Set([...BEAMS, found.beam])].sort((a, b) => a - b);
     beams.replaceChildren(...wanted.map((width) => element("option", { value: width, selected: width === found.beam }, String(width))));
     table.open = false;
-    box.replaceChildren(...all); // first, because the tree measures its texts
+    box.replaceChildren(...all); // before the tree is drawn, because it measures its texts
     mark = drawTree(forest, found, pick);
     rank(alpha ?? found.length_penalty);
   }
@@ -81,7 +81,7 @@ export function searchView(page) {
     const key = JSON.stringify(body);
     if (key === asked) return;
     asked = key;
-    box.classList.add("pending"); // the search that is shown has another sentence or beam size
+    box.classList.add("pending"); // the displayed search is for another sentence or beam size
     try {
       const found = await request.run((signal) => post("api/search", body, signal));
       if (!found) return;

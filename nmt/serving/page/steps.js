@@ -32,19 +32,19 @@ function embedding({ id, piece, row, scaled, position, sum }, { side, token, mod
   const d = model.d_model;
   const isWave = model.positions === "sinusoidal";
   const reads = side === "source" ? `The encoder reads “${name}”`
-    : `To write “${shown(tokens.target.tokens[token].piece)}”, the decoder reads the token before it, “${name}”`;
+    : `To write “${shown(tokens.target.tokens[token].piece)}”, the decoder reads the preceding token, “${name}”`;
   return [
     step("token", "A row of the embedding matrix", `${reads}. Its id is ${id}, so its embedding is row ${id} of a matrix with ${model.vocabulary_size.toLocaleString("en")} rows and ${d} columns.`,
       `x = E[${id}]`, "3.4", () => [strip("E[id]", row)], vectors({ "E[id]": row })),
-    step("scale", "Multiplied by the square root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.${norm(row) < norm(position) ? ` Otherwise the embedding would be small beside the encoding of the position (norm ${decimal(norm(position), 2)}), which is added to it in step 4.` : ""}`,
+    step("scale", "Multiplied by the square root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.${norm(row) < norm(position) ? ` Without this factor, the embedding would be small compared with the encoding of the position (norm ${decimal(norm(position), 2)}), which is added in step 4.` : ""}`,
       `x · √d_model = x · √${d}`, "3.4", () => [strip("E[id]", row, largest(scaled)), strip("scaled", scaled)], vectors({ "E[id]": row, scaled })),
     step("position", isWave ? "The encoding of its position" : "A learned encoding of its position",
-      isWave ? `Attention alone ignores the order of the tokens, so each position, counted from 0, has its own vector, here that of position ${token}. It consists of sines and cosines whose wavelengths grow from left to right.`
-        : `Attention alone ignores the order of the tokens, so each position, counted from 0, has its own learned vector, here that of position ${token}.`,
+      isWave ? `Attention alone ignores the order of the tokens, so each position, counted from 0, has its own vector. The vector of position ${token} consists of sines and cosines whose wavelengths grow from left to right.`
+        : `Attention alone ignores the order of the tokens, so each position, counted from 0, has its own learned vector. This is the vector of position ${token}.`,
       isWave ? "PE(pos, 2i) = sin(pos / 10000^(2i/d_model))\nPE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))" : "PE(pos) = a row of a learned table",
       "3.5", () => [strip(`position ${token}`, position, isWave ? 1 : undefined), ...(isWave ? [waves(token, d)] : [])],
       vectors({ ...(isWave && around(token, d)), [`position ${token}`]: position })),
-    step("sum", "Embedding plus position", `The sum of both vectors is the input of layer 1. Adding the position, whose norm is ${decimal(norm(position), 2)}, changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)}. Norms do not simply add, because the two vectors point in different directions.`,
+    step("sum", "Embedding plus position", `The sum of both vectors is the input of layer 1. Adding the position encoding, whose norm is ${decimal(norm(position), 2)}, changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)}. Norms do not simply add, because the two vectors point in different directions.`,
       "x = E[id] · √d_model + PE(pos)", "3.5", () => [strip("scaled", scaled, largest(sum)), strip("position", position, largest(sum)), strip("sum", sum)],
       vectors({ scaled, position, sum })),
   ];
@@ -69,7 +69,7 @@ function attention(kind, one, { side, layer, head, model, tokens }, isPost) {
   const why = side === "target" ? "a token must not attend to later tokens, which the model has to predict. The page computes the whole finished translation at once, as in training"
     : "in this model a token can attend only to nearby tokens";
   return [
-    step(`${kind}-query`, `The query of ${NAMES[kind]}`, `Head ${head + 1} of layer ${layer + 1} computes a query of ${k} numbers${kind === "cross" ? " in the decoder; keys and values come from the encoder's output" : ""}. It represents what the token looks for. x is ${given} (norm ${decimal(norm(x), 2)}), W_Q is ${learned}, and the bias b_Q, which the paper omits, is learned, too. The page does not show them.`,
+    step(`${kind}-query`, `The query of ${NAMES[kind]}`, `Head ${head + 1} of layer ${layer + 1} computes a query of ${k} numbers${kind === "cross" ? " in the decoder; keys and values come from the encoder's output" : ""}. The query represents what the token looks for. x is ${given} (norm ${decimal(norm(x), 2)}). W_Q is ${learned}, and b_Q is a learned bias, which the paper omits. The page does not show W_Q and b_Q.`,
       "q = x · W_Q + b_Q", "3.2.2", () => [strip("x", x, largest(x, one.query)), strip("q", one.query, largest(x, one.query))], vectors({ x, q: one.query })),
     step(`${kind}-keys`, `The keys of ${NAMES[kind]}`, `Each of the ${keys.length} tokens of ${from} has a key of ${k} numbers, with which the query is compared. W_K is ${learned}.`,
       "K = X · W_K + b_K", "3.2.2", () => [strip("q", one.query, largest(one.query, ...one.keys)), ...keys.map((key, i) => strip(key, one.keys[i], largest(one.query, ...one.keys)))],
@@ -78,11 +78,11 @@ function attention(kind, one, { side, layer, head, model, tokens }, isPost) {
       "score = q · k", "3.2.1", () => [chart(one.scores)], table("score", one.scores)),
     step(`${kind}-scaled`, "Divided by the square root of d_k", `A score is a sum of ${k} products, so scores grow with d_k. The scores are divided by √${k} = ${decimal(root, 3)}; otherwise the scores could be so large that the gradient of the softmax would almost vanish.`,
       `q · Kᵀ / √d_k = q · Kᵀ / √${k}`, "3.2.1", () => [chart(one.scaled)], { heads: ["key", "score", "scaled"], rows: rows(one.scores, one.scaled) }),
-    step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are masked (hatched), because ${why}. Their scores become −∞, so their weights are exactly 0.`
+    step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are masked (hatched), because ${why}. The scores of masked keys become −∞, so the weights of these keys are exactly 0.`
       : `No key is masked here: the token can attend to all ${keys.length} keys.`,
     "score = −∞ where attention is not allowed", "3.2.3", () => [bars(keys.map((label, i) => ({ label, value: one.scaled[i], text: one.allowed[i] ? number(one.scaled[i]) : "−∞", masked: !one.allowed[i] })))],
     { heads: ["key", "scaled", "allowed"], rows: () => keys.map((key, i) => [key, number(one.scaled[i]), one.allowed[i] ? "yes" : "no"]) }),
-    step(`${kind}-softmax`, "Softmax", `The softmax turns the scores into weights that add up to 1: it divides exp(score) by the sum over all keys. So that no number becomes too large, the largest score is subtracted first, which does not change the weights. The largest weight, ${percent(one.weights[best])}, is the weight of “${keys[best]}”.`,
+    step(`${kind}-softmax`, "Softmax", `The softmax turns the scores into weights that add up to 1: it divides exp(score) by the sum of exp(score) over all keys. The largest score is subtracted first, so that no number becomes too large; this does not change the weights. The largest weight, ${percent(one.weights[best])}, is the weight of “${keys[best]}”.`,
       "softmax(q · Kᵀ / √d_k)", "3.2.1", () => [bars(keys.map((label, i) => ({ label, value: one.weights[i], text: weight(i, percent), masked: !one.allowed[i] })), 1)],
       { heads: ["key", "scaled", exponential, "weight"], rows: () => [...keys.map((key, i) => [key, number(one.scaled[i]), number(exponentials[i]), weight(i)]), ["sum", "", number(total), number(1)]] }),
     step(`${kind}-values`, "The weighted sum of the values", `Each token ${kind === "cross" ? "of the source " : ""}also has a value of ${model.d_v} numbers, V = X · W_V + b_V. The output of head ${head + 1} is the sum of the values, each multiplied by its weight.`,
@@ -106,7 +106,7 @@ function adding(part, { before, output, sum }) {
 function normalizing(part, { before, sum, standardized, gain, bias, normalized, mean, deviation }, isPost) {
   const given = isPost ? sum : before;
   const most = largest(given, standardized, normalized);
-  return step(`${part}-norm`, "Layer normalization", `The vector's mean, ${decimal(mean, 3)}, is subtracted, and the result is divided by the standard deviation, ${decimal(deviation, 3)} (plus a tiny constant against division by 0). Then each number is multiplied by its learned gain, and its learned bias is added. The norm changes from ${decimal(norm(given), 2)} to ${decimal(norm(normalized), 2)}.`,
+  return step(`${part}-norm`, "Layer normalization", `The vector's mean, ${decimal(mean, 3)}, is subtracted, and the result is divided by the standard deviation, ${decimal(deviation, 3)} (a tiny constant prevents division by 0). Then each number is multiplied by its learned gain, and its learned bias is added. The norm changes from ${decimal(norm(given), 2)} to ${decimal(norm(normalized), 2)}.`,
     isPost ? "LayerNorm(x + Sublayer(x))" : "LayerNorm(x), before the sub-layer", "3.1",
     () => [strip("given", given, most), strip("standardized", standardized, most), strip("normalized", normalized, most)],
     vectors({ given, standardized, gain, bias, normalized }));
@@ -131,12 +131,12 @@ function output({ piece, logit, log_probability: log, likeliest, log_sum: logSum
     step("logits", "Logits", `${layer + 1 < model.decoder_layers ? "The next layers repeat these steps with their own weights. " : ""}After the last layer, layer ${model.decoder_layers}, the vector is multiplied by the embedding of each of the ${size} tokens. Each product is a logit; the logit of “${following(piece)}” is ${number(logit)}.`,
       "logits = x · Eᵀ", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.logit, text: number(each.logit) })))],
       { heads: ["token", "logit"], rows: () => likeliest.map((each, i) => [names[i], number(each.logit)]) }),
-    step("likeliest", "The ten most likely tokens", `The softmax turns the logits into probabilities: it divides exp(logit) by the sum over all ${size} tokens. The table first subtracts the largest logit, which does not change the probabilities. The most likely token is “${names[0]}” with ${percent(best.probability)}${piece === best.piece ? "" : `; “${following(piece)}” has a probability of ${percent(Math.exp(log))}`}.`,
+    step("likeliest", "The ten most likely tokens", `The softmax turns the logits into probabilities: it divides exp(logit) by the sum of exp(logit) over all ${size} tokens. The table first subtracts the largest logit, which does not change the probabilities. The most likely token is “${names[0]}” with ${percent(best.probability)}${piece === best.piece ? "" : `; “${following(piece)}” has a probability of ${percent(Math.exp(log))}`}.`,
       "p = softmax(logits)", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.probability, text: percent(each.probability) })), 1)],
       { heads: ["token", "logit", exponential, "probability"], rows: () => [...likeliest.map((each, i) => [names[i], number(each.logit), number(Math.exp(each.logit - best.logit)), number(each.probability)]), [`sum over all ${size} tokens`, "", total, number(1)]] }),
   ];
   if (smoothing) {
-    steps.push(step("smoothing", "Label smoothing", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${size} tokens. The model can give a token a higher probability than the target, but in training, this makes the loss larger. Here its most likely token has a probability of ${percent(best.probability)}.`,
+    steps.push(step("smoothing", "Label smoothing", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${size} tokens. The model can give a token a higher probability than the target, but in training, this makes the loss larger. Here the model's most likely token has a probability of ${percent(best.probability)}.`,
       `(1 − ε) + ε / V = (1 − ${smoothing}) + ${smoothing} / ${vocabulary} = ${number(target)}`, "5.4",
       () => [bars([{ label: "target", value: target, text: percent(target) }, { label: names[0], value: best.probability, text: percent(best.probability) }], 1)],
       { heads: ["distribution", "probability"], rows: () => [["target", number(target)], [names[0], number(best.probability)]] }));
@@ -168,7 +168,7 @@ function strip(label, values, most = largest(values)) {
 
 const firstWave = (token) => Math.max(0, token - WAVES + 1);
 
-/** Returns the sinusoidal encodings of several positions, of which the token's is one, by name. */
+/** Returns the sinusoidal encodings of several positions, including the token's position, by name. */
 function around(token, d) {
   const wave = (position) => Array.from({ length: d }, (_, i) => {
     const angle = position / 10000 ** ((i - (i % 2)) / d);

@@ -33,12 +33,12 @@ export const empty = {
   chosen: 0, // the sentence that the microscope shows
   inspected: new Map(), // sentence -> answer of /api/inspect
   token: null, // {sentence, side, begin, end}: chosen tokens
-  pointed: null, // tokens under the pointer, in the same form
+  pointed: null, // tokens under the pointer, in the same form as `token`
   view: FIRST, // the open attention; `head` is null for the mean of all heads
   walk: { step: "token", side: "target", index: null }, // the open step and its token; `index` is null for a token near the middle
 };
 
-/** Returns the selected tokens: those under the pointer, otherwise the chosen ones. */
+/** Returns the selected tokens: the tokens under the pointer if there are any, otherwise the chosen tokens. */
 export const looked = (state) => state.pointed || state.token;
 
 export const same = (a, b) => a === b || (a && b && a.sentence === b.sentence && a.side === b.side

@@ -28,7 +28,7 @@ const UNSEEN = /^[\s\p{Cc}\p{Cf}]*$/u;
 const graphemes = (text) => segments(text, "grapheme").filter(({ segment }) => !UNSEEN.test(segment))
   .map(({ segment, index }) => ({ begin: index, end: index + segment.length }));
 
-/** Returns the range of each unit's tokens as [begin, end), or null if it is unknown. `side.text` may be normalized. */
+/** Returns the range of each unit's tokens as [begin, end), or null if the range is unknown. `side.text` may be normalized. */
 export function tokensOf(found, text, side) {
   const spans = tokenSpans(side.tokens);
   const place = text === side.text ? (unit) => unit : between(text, side.text);

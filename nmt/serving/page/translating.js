@@ -17,7 +17,7 @@ export function translating(page) {
     timer = setTimeout(what, ms);
   }
 
-  /** Handles a change of the text: drops the current request and starts another after a pause. */
+  /** Handles a change of the text: drops the current request and starts a new request after a pause. */
   function type(text, choices = [], delay = DEBOUNCE) {
     request.stop();
     linked = choices;
@@ -46,7 +46,7 @@ export function translating(page) {
     }, translate);
   }
 
-  /** Translates a sentence again with a choice, or without a choice if it is null. */
+  /** Translates a sentence again with a choice, or without a choice if `choice` is null. */
   async function again(sentence, choice, signal) {
     if (choice?.ends) return { ...sentence, target: choice.prefix, choice, doubts: [] };
     const body = { text: sentence.source, prefix: choice?.prefix ?? "" };
@@ -84,7 +84,7 @@ export function translating(page) {
 }
 
 const tooLong = (length, limit) => `This text has ${length.toLocaleString("en")} characters, but at most `
-  + `${limit.toLocaleString("en")} can be translated at once. Shorten it, or translate it in parts.`;
+  + `${limit.toLocaleString("en")} can be translated at once. Shorten the text, or translate it in parts.`;
 
 const reset = (sentences) => ({ sentences, stale: false, inspected: new Map(), token: null, pointed: null });
 

@@ -9,13 +9,13 @@ import { shown } from "./text.js";
 const PAUSE = 3000; // ms between two steps while playing
 const KEPT = 60; // maximum number of cached answers
 
-/** Returns the open layer and head for the side whose token is shown; the first ones until the user chooses others. */
+/** Returns the open layer and head for the side whose token is shown; the first layer and head until the user chooses others. */
 export function place({ about, walk, view }) {
   const number = walk.side === "source" ? about.model.encoder_layers : about.model.decoder_layers;
   return { layer: Math.min(Math.max(view.layer, 0), number - 1), head: view.head ?? 0 };
 }
 
-/** Returns the token that is shown. Until the user chooses a token, this is one near the middle that begins a word. */
+/** Returns the token that is shown. Until the user chooses a token, this is a token near the middle that begins a word. */
 function tokenOf({ walk, inspected, chosen }) {
   const { tokens } = inspected.get(chosen)[walk.side];
   const middle = Math.floor(tokens.length / 2);

@@ -126,7 +126,7 @@ class Training:
     def __init__(self, bench: Bench, shape: Shape, path: FastPath = "eager"):
         self.bench, self.shape = bench, bench.shape(shape)
         self.config = configuration(self.shape, "bf16")
-        # as many sentences of random lengths as have `tokens` tokens on average
+        # with this limit, batches have about TOKENS tokens besides padding
         tokens = 400 if bench.small else TOKENS // MEAN_LENGTH * LONGEST
         batches = training_batches(self.shape, n=4, tokens=tokens, by_length=False)
         rows = layout.Shape(ROW, ROW)

@@ -1,4 +1,4 @@
-"""Checks that results on a GPU agree with results on a CPU and with those of plain code.
+"""Checks that results on a GPU agree with results on a CPU and with results of plain code.
 
 Each result has the key `ok`, which is true if the check succeeded.
 """
@@ -137,7 +137,7 @@ def against_fp64(bench: Bench) -> Iterator[Result]:
 
 
 def graphs(bench: Bench) -> Iterator[Result]:
-    """Compares fp32 translations by captured steps (CUDA graphs) with those by plain steps."""
+    """Compares fp32 translations by captured steps (CUDA graphs) and by plain steps."""
     shape, length, n = bench.shape(BASE), 4 if bench.small else 30, 4 if bench.small else 32
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
@@ -208,7 +208,7 @@ def _logged(run: Path) -> list[float]:
 
 
 def second_gpu(bench: Bench) -> Iterator[Result]:
-    """Compares translations on a second GPU, if there is one, with those on the first."""
+    """Compares translations on the second GPU, if there is one, with translations on the first."""
     if torch.cuda.device_count() < 2:
         yield {"skipped": "The machine has fewer than two GPUs."}
         return
@@ -218,7 +218,7 @@ def second_gpu(bench: Bench) -> Iterator[Result]:
 
 
 def two_ranks(bench: Bench) -> Iterator[Result]:
-    """Compares training losses on two GPUs, if there are two, with those on one GPU."""
+    """Compares training losses on two GPUs, if there are two, with the losses on one GPU."""
     if torch.cuda.device_count() < 2:
         yield {"skipped": "The machine has fewer than two GPUs."}
         return

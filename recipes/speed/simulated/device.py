@@ -1,10 +1,11 @@
 """Simulates a GPU on a CPU: tensors are on "cuda:0", and the cost of operations is logged.
 
 The behavior of a program on a GPU depends on `tensor.device`, on autocast's rules for CUDA, and on
-the time at which a copy is complete. All three can be simulated.
+the time at which a copy is complete. This module simulates all three of these.
 
-Inside the block of a `SimulatedGpu`, tensors on "cuda:0" have their values in CPU memory. They can
-also have no values ("meta"), so that a step of the big model takes seconds and no memory. The block
+Inside the block of a `SimulatedGpu`, tensors on "cuda:0" have their values in CPU memory. Tensors
+can also have no values ("meta"), so that a step of the big model takes seconds and no memory. The
+block
 
 * rejects operations that a GPU rejects because of the devices or types of their tensors (`rules`);
 * logs where the host waits for the device: blocking copies, `.item()`, indexing by a mask;
@@ -13,8 +14,9 @@ also have no values ("meta"), so that a step of the big model takes seconds and 
 * counts kernels, and the bytes of live tensors, rounded up to multiples of 512 as in torch's
   allocator.
 
-Every ATen operation other than a view counts as one kernel, as in eager mode; so does the update by
-a fused optimizer. Streams, several devices, NCCL, CUDA graphs and compiled code are not simulated.
+Every ATen operation other than a view counts as one kernel, as in eager mode. The update by a fused
+optimizer also counts as one kernel. Streams, several devices, NCCL, CUDA graphs and compiled code
+are not simulated.
 """
 
 import os
@@ -145,7 +147,7 @@ class SimulatedGpu(TorchDispatchMode):
         return [wait for wait in self.waits if not wait.is_explicit]
 
     def wait(self, what: str, copies: int | None = None, *, is_explicit: bool = False) -> None:
-        """Logs a wait until the device has finished `copies` copies, or all copies if None."""
+        """Logs a wait for `copies` copies of the device, or for all copies if `copies` is None."""
         self.waits.append(Wait(what, *_caller(), is_explicit))
         done = len(self._copies) - self._issued + (self._issued if copies is None else copies)
         for there, values in self._copies[: max(0, done)]:

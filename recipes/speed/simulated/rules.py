@@ -69,7 +69,7 @@ def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
 
 
 def waits(func: Any, args: Any, kwargs: Any) -> str | None:
-    """Returns why the host waits before `func` returns, or None if the host does not wait."""
+    """Returns the reason why the host waits in `func`, or None if the host does not wait."""
     name = _name(func)
     if name in _READ_BY_THE_HOST:
         return name
@@ -88,8 +88,8 @@ def waits(func: Any, args: Any, kwargs: Any) -> str | None:
 def attention_by(gpu: "SimulatedGpu", otherwise: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Returns a function that computes `F.scaled_dot_product_attention` with a bias as on a GPU.
 
-    Of CUDA's fused kernels, only the memory-efficient kernel accepts a bias. It does not store the
-    attention weights, and the rows of the bias must begin at multiples of 8 elements.
+    Of CUDA's fused kernels, only the memory-efficient kernel accepts a bias. This kernel does not
+    store the attention weights. The rows of the bias must begin at multiples of 8 elements.
     """
 
     def attention(

@@ -40,7 +40,7 @@ def load() -> None:
 
 
 def why_not() -> str | None:
-    """Returns why the stub cannot be used on this machine, or None if it can be used."""
+    """Returns the reason why the stub cannot be used on this machine, or None if there is none."""
     if not (_torch() / "lib" / "libtorch_cpu.so").exists():
         return "A GPU can be simulated on Linux only. Use a Linux machine."
     if list((_torch() / "lib").glob("libtorch_cuda*")):
@@ -61,7 +61,7 @@ def _compiler() -> str | None:
 
 
 def _built() -> Path:
-    """Compiles the stub in about three seconds, unless that was done for this torch version."""
+    """Compiles the stub in about three seconds, unless it is compiled for this torch version."""
     key = f"{metadata.version('torch')} {_torch()} {SOURCE.read_text()}"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt"
     try:

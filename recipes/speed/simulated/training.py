@@ -50,8 +50,8 @@ class Training:
 
         Args:
             micro_batches: number of micro-batches of the step.
-            first: compute only this many micro-batches. From the second micro-batch on, the peak
-                is the same.
+            first: compute only this many micro-batches. More than two micro-batches do not increase
+                the peak memory.
         """
         settings, pair = self.config.training, Pair(*[np.array([EOS_ID], np.int32)] * 2)
         shape = fixed_shape(settings.batch_tokens, micro_batches, self.config.data.max_length)
