@@ -428,7 +428,7 @@ class Translator:
         required = [glossary.required(self._text(part.tokens)) for part in parts]
         lacking = [i for i, some in enumerate(found) if unmet(required[i], some[0].text)]
         targets = dict.fromkeys(target for i in lacking for _, target in required[i])
-        ids = dict(zip(targets, self.tokenizer.encode_batch(list(targets)), strict=True))
+        ids = dict(zip(targets, self.tokenizer.encode_targets(list(targets)), strict=True))
         again = [
             replace(parts[i], terms=self._terms(parts[i], [ids[t] for _, t in required[i]]))
             for i in lacking

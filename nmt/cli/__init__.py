@@ -15,6 +15,7 @@ from nmt.cli import (
     config,
     evaluate,
     export,
+    import_,
     info,
     prepare,
     report,
@@ -48,15 +49,15 @@ _EXTRAS = {  # packages that only some commands need
     "plots": ("matplotlib",),
     "serve": ("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop"),
     "train": (
-        "datasets", "jinja2", "mpmath", "pyarrow", "regex", "sacrebleu", "sacremoses",
+        "datasets", "google", "jinja2", "mpmath", "pyarrow", "regex", "sacrebleu", "sacremoses",
         "tensorboard",
     ),
 }  # fmt: skip
 
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
-    attention.COMMAND, average.COMMAND, export.COMMAND, info.COMMAND, config.COMMAND,
-    report.COMMAND, serve.COMMAND, benchmark.COMMAND,
+    attention.COMMAND, average.COMMAND, export.COMMAND, import_.COMMAND, info.COMMAND,
+    config.COMMAND, report.COMMAND, serve.COMMAND, benchmark.COMMAND,
 )  # fmt: skip
 
 

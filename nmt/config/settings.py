@@ -233,7 +233,10 @@ class Data(Section):
         description="maximum number of tokens per side, including EOS; longer pairs are dropped "
         "from the training data",
     )
-    train: Annotated[Corpora, Field(min_length=1)] = Field(description="corpora to train on")
+    train: Corpora = Field(
+        description="corpora to train on; empty only for an imported model, which was not trained "
+        "by nmt"
+    )
     validation: Corpora = Field(default=(), description="corpora for validation during training")
     test: Corpora = Field(default=(), description="corpora of the default test set of nmt evaluate")
     shortlist: bool = Field(
@@ -313,11 +316,16 @@ class Model(Section):
         "position of the normalization. post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + "
         "Sublayer(LayerNorm(x))",
     )
-    feed_forward: Literal["relu", "swiglu"] = Field(
+    feed_forward: Literal["relu", "swish", "swiglu"] = Field(
         default="relu",
-        description="activation of the feed-forward networks: ReLU (§3.3) or SwiGLU (Shazeer, "
-        "2020). SwiGLU has three weight matrices instead of two; with 2/3 of d_ff, it has as many "
-        "weights as ReLU",
+        description="activation of the feed-forward networks: ReLU (§3.3), Swish (also called "
+        "SiLU; Ramachandran et al., 2017) or SwiGLU (Shazeer, 2020). SwiGLU has three weight "
+        "matrices instead of two; with 2/3 of d_ff, it has as many weights as ReLU",
+    )
+    output_bias: bool = Field(
+        default=False,
+        description="whether the logits have a bias for each token, as in Marian's models. The "
+        "paper's model has none (§3.4)",
     )
     norm_type: Literal["layer", "rms"] = Field(
         default="layer",

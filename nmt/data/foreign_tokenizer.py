@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.data.tokenizer import BYTES, UNK_SURFACE, Tokenizer
+from nmt.data.tokenizer import BYTES, UNK_SURFACE, Tokenizer, with_target_model
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+_DAMAGED = "it is damaged or not a SentencePiece model"
+_SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # in the order of their ids
 
 
 def adapted(model: bytes) -> bytes:
@@ -24,19 +27,8 @@ def adapted(model: bytes) -> bytes:
     """
     if _is_ours(model):
         return model
-    from google.protobuf.message import DecodeError  # late: only nmt prepare needs protobuf
-    from sentencepiece import sentencepiece_model_pb2
-
-    messages: Any = sentencepiece_model_pb2  # its classes are created when it is imported
-    proto = messages.ModelProto()
-    try:
-        proto.ParseFromString(model)
-    except DecodeError:
-        raise ValueError("it is damaged or not a SentencePiece model") from None
-    spec, kinds = proto.trainer_spec, messages.ModelProto.SentencePiece
-    if spec.model_type not in (spec.UNIGRAM, spec.BPE):
-        name = spec.ModelType.Name(spec.model_type).lower()
-        raise ValueError(f"it is a {name} model, not a BPE or unigram model")
+    proto = _parsed(model)
+    spec, kinds = proto.trainer_spec, proto.SentencePiece
     rest = list(proto.pieces)
     special = [
         _control_piece(rest, name, proto)
@@ -50,15 +42,78 @@ def adapted(model: bytes) -> bytes:
         raise ValueError(f"it has {len(single_bytes)} byte pieces instead of 256 or none")
     first = [*special, *unknown, *single_bytes]
     others = [p for p in rest if p.type not in (kinds.UNKNOWN, kinds.BYTE) and p not in special]
+    return _with_pieces(proto, first + others)
+
+
+def joint(source: bytes, target: bytes, pieces: Sequence[str]) -> bytes:
+    """Returns the content of a tokenizer file that joins the SentencePiece models of two languages.
+
+    Each model keeps its normalization and its scores, but both get the same pieces and ids: the
+    special tokens of nmt, then `pieces`. Of the pieces that a model did not have, it produces only
+    single characters, which it could not encode before. If a model has a piece that is not in
+    `pieces`, the text of this piece is split into other pieces.
+
+    Args:
+        source, target: contents of the files of BPE or unigram models.
+        pieces: the joint vocabulary without special tokens, in the order of the ids.
+
+    Raises:
+        ValueError: a model is damaged, is neither a BPE nor a unigram model, or has byte pieces.
+            The message is a clause that states the reason.
+    """
+    return with_target_model(_with_vocabulary(source, pieces), _with_vocabulary(target, pieces))
+
+
+def _with_vocabulary(model: bytes, pieces: Sequence[str]) -> bytes:
+    proto = _parsed(model)
+    spec, new = proto.trainer_spec, proto.SentencePiece
+    if any(piece.type == new.BYTE for piece in proto.pieces):
+        raise ValueError("it has byte pieces, which are not supported here")
+    spec.pad_piece, spec.bos_piece, spec.eos_piece, spec.unk_piece = _SPECIAL
+    special = [
+        new(piece=name, score=0.0, type=new.UNKNOWN if name == spec.unk_piece else new.CONTROL)
+        for name in _SPECIAL
+    ]
+    own = {p.piece: p for p in proto.pieces if p.type in (new.NORMAL, new.USER_DEFINED)}
+    least = min((piece.score for piece in own.values()), default=0.0)
+
+    def added(name: str) -> Any:
+        kind = new.NORMAL if len(name) == 1 else new.UNUSED
+        return new(piece=name, score=least, type=kind)
+
+    return _with_pieces(proto, special + [own.get(name) or added(name) for name in pieces])
+
+
+def _parsed(model: bytes) -> Any:
+    """Returns the ModelProto of a BPE or unigram model; raises ValueError for other files."""
+    from google.protobuf.message import DecodeError  # late: few commands need protobuf
+    from sentencepiece import sentencepiece_model_pb2
+
+    messages: Any = sentencepiece_model_pb2  # its classes are created when it is imported
+    proto = messages.ModelProto()
+    try:
+        proto.ParseFromString(model)
+    except DecodeError:
+        raise ValueError(_DAMAGED) from None
+    spec = proto.trainer_spec
+    if spec.model_type not in (spec.UNIGRAM, spec.BPE):
+        name = spec.ModelType.Name(spec.model_type).lower()
+        raise ValueError(f"it is a {name} model, not a BPE or unigram model")
+    return proto
+
+
+def _with_pieces(proto: Any, pieces: Sequence[Any]) -> bytes:
+    """Returns the file of a model with other pieces, of which the first four are nmt's special."""
+    spec, pieces = proto.trainer_spec, list(pieces)
     del proto.pieces[:]
-    proto.pieces.extend(first + others)
+    proto.pieces.extend(pieces)
     spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
     spec.unk_surface, spec.vocab_size = UNK_SURFACE, len(proto.pieces)
     found = proto.SerializeToString(deterministic=True)
     try:
         Tokenizer(found)
     except RuntimeError:
-        raise ValueError("it is damaged or not a SentencePiece model") from None
+        raise ValueError(_DAMAGED) from None
     return found
 
 

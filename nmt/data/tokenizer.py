@@ -22,6 +22,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from nmt.data.cleaning import needs_repair, normalize
+from nmt.data.pair import Pair, TokenPair
 from nmt.errors import InputError, NoModelError, is_out_of_memory
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
@@ -44,9 +45,17 @@ _SPACE_SIGN, _MARKER = "\u2581", "\U000f2581"
 ESCAPES = ((_MARKER, _MARKER + "0"), (_SPACE_SIGN, _MARKER + "1"))  # applied in this order
 _MARKED = re.compile(f"{_MARKER}([01])")
 
+# A tokenizer file may contain a second SentencePiece model, which encodes targets. It is the value
+# of protobuf field 1000, followed by its size in field 1001. sentencepiece ignores both fields,
+# because field numbers from 200 on are reserved for extensions.
+_TARGET_TAG, _SIZE_TAG = b"\xc2\x3e", b"\xcd\x3e"
+
 
 class Tokenizer:
     """A trained SentencePiece tokenizer.
+
+    The tokenizer of an imported model may consist of two SentencePiece models with the same pieces
+    and ids, one for sources and one for targets.
 
     Attributes:
         sha256: SHA-256 of the model file, in hexadecimal; the manifests of prepared data and of the
@@ -76,6 +85,7 @@ class Tokenizer:
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.vocabulary_size: int = self._processor.vocab_size()
         self.symbols = self._checked_symbols()
+        self._of_targets = self._checked_target_tokenizer()
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -124,9 +134,34 @@ class Tokenizer:
             )
         return tuple(pieces[UNK_ID + 1 : first_byte])
 
+    def _checked_target_tokenizer(self) -> "Tokenizer":
+        """Returns the tokenizer for targets, which is this tokenizer unless the file has a second.
+
+        Raises:
+            ValueError, RuntimeError: the second tokenizer is damaged, or its pieces differ.
+        """
+        second = _target_model(self.model)
+        if second is None:
+            return self
+        if _target_model(second) is not None:
+            raise ValueError("its tokenizer for targets contains another tokenizer")
+        found, ids = Tokenizer(second), range(self.vocabulary_size)
+        if found.vocabulary_size != len(ids) or found.pieces(ids) != self.pieces(ids):
+            raise ValueError("its tokenizer for targets has other pieces")
+        return found
+
     def encode(self, text: str) -> list[int]:
         """Normalizes a text and returns its token ids, without BOS and EOS."""
         return self.encode_batch([text])[0]
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the token ids of texts in the target language, without BOS and EOS."""
+        return self._of_targets.encode_batch(texts)
+
+    def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> list[TokenPair]:
+        """Returns the token ids of sentence pairs, with EOS."""
+        sides = self.encode_batch(sources), self.encode_targets(targets)
+        return [Pair(with_eos(ids), with_eos(target)) for ids, target in zip(*sides, strict=True)]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the result of `encode` for each text."""
@@ -173,6 +208,26 @@ class Tokenizer:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id; U+2581 stands for a space, and <0x41> for the byte 0x41."""
         return self._processor.id_to_piece([int(i) for i in ids])
+
+
+def with_target_model(source: bytes, target: bytes) -> bytes:
+    """Returns the content of a tokenizer file with one SentencePiece model for each side."""
+    size, length = len(target), b""
+    while size > 127:  # a varint, as protobuf writes lengths
+        length, size = length + bytes([size & 127 | 128]), size >> 7
+    length += bytes([size])
+    return source + _TARGET_TAG + length + target + _SIZE_TAG + len(target).to_bytes(4, "little")
+
+
+def _target_model(model: bytes) -> bytes | None:
+    """Returns the second SentencePiece model in a tokenizer file, or None if there is only one."""
+    size = int.from_bytes(model[-4:], "little")
+    begin = len(model) - 6 - size
+    if begin < 0:
+        return None
+    target = model[begin : begin + size]
+    fields = with_target_model(b"", target)
+    return target if target and model.endswith(fields) else None
 
 
 def with_eos(ids: Sequence[int]) -> NDArray[np.int32]:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.data.layout import by_length, one_per_row
-from nmt.data.pair import Pair, TokenPair
-from nmt.data.tokenizer import Tokenizer, with_eos
+from nmt.data.pair import TokenPair
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, NoModelError, count
 from nmt.model.special_ids import PAD_ID
@@ -138,8 +138,7 @@ def score_translations(
     limit = max_tokens(model)
     for begin in range(0, len(sources), _WINDOW_LINES):
         end = begin + _WINDOW_LINES
-        sides = (_ids(model.tokenizer, side[begin:end]) for side in (sources, targets))
-        pairs = list(map(Pair, *sides))
+        pairs = model.tokenizer.encode_pairs(sources[begin:end], targets[begin:end])
         for number, pair in enumerate(pairs, start=begin + 1):
             for name, ids in zip(("source", "target"), pair, strict=True):
                 if len(ids) > limit:
@@ -164,7 +163,3 @@ def _averaged(logs: Sequence[list[float]]) -> list[float]:
     if len(logs) == 1:
         return logs[0]
     return (np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))).tolist()
-
-
-def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
-    return [with_eos(ids) for ids in tokenizer.encode_batch(texts)]

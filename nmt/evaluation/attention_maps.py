@@ -78,7 +78,8 @@ def attention_of(
     if target is None:
         tgt = np.array(translator.translate(source).tokens)
     else:
-        tgt = with_eos(tokenizer.encode(target))
+        [ids] = tokenizer.encode_targets([target])
+        tgt = with_eos(ids)
     _check_length("target", tgt, transformer.max_length)
     _check_room(translator.config.model, len(src), len(tgt))
     batch = one_per_row([Pair(src, tgt)]).to(translator.device)

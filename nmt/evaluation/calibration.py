@@ -11,8 +11,6 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from nmt.data.pair import Pair
-from nmt.data.tokenizer import with_eos
 from nmt.errors import InputError
 from nmt.translator import Translator
 
@@ -60,10 +58,7 @@ def calibration(
         NoModelError: the model is an exported model, or its scores are NaN.
         InputError: every sentence is too long for the model.
     """
-    sides = (translator.tokenizer.encode_batch(side) for side in (sources, references))
-    pairs = [
-        Pair(with_eos(source), with_eos(target)) for source, target in zip(*sides, strict=True)
-    ]
+    pairs = translator.tokenizer.encode_pairs(sources, references)
     from nmt.decoding.score import max_tokens, top_predictions  # imports torch
 
     limit = max_tokens(translator)

@@ -110,8 +110,9 @@ def contrastive_accuracy(
 
     limit = max_tokens(translator)
     for number, pair in enumerate(pairs, start=1):
-        texts = [pair.source, pair.right, pair.wrong]
-        if max(map(len, translator.tokenizer.encode_batch(texts))) >= limit:
+        sides = [pair.source] * 2, [pair.right, pair.wrong]
+        encoded = translator.tokenizer.encode_pairs(*sides)
+        if any(max(map(len, each)) > limit for each in encoded):
             raise InputError(
                 f"{path}:{number}: The source or a translation has more than {limit:,} tokens. "
                 "Shorten it."

@@ -1,31 +1,23 @@
-"""Exports post-norm models to `transformers` as Marian models, and pre-norm models as Pegasus.
-
-In the position encodings of both classes, all sines precede all cosines, whereas nmt interleaves
-sines and cosines. The export therefore permutes the channels of the residual stream: the columns of
-the weights that read the stream, and the rows of the weights that write to the stream.
-"""
+"""Exports post-norm models to `transformers` as Marian models, and pre-norm models as Pegasus."""
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.config import Config
 from nmt.decoding.beam_search import NEVER_GENERATED
 from nmt.errors import ExportError, InputError
 from nmt.export.check import compare, samples_of
 from nmt.export.expressible import refuse_inexpressible
+from nmt.export.marian_weights import POSITIONS, channels, named_weights, permuted
 from nmt.export.model_card import model_card
 from nmt.export.tokenizer_json import tokenizer_json
-from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.layers import DecoderLayer, EncoderLayer
-from nmt.model.positions import LearnedPositions, sinusoids
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import LoadedModel, write_tensors
@@ -37,11 +29,6 @@ _ANY: dict[str, Collection[Any] | None] = dict.fromkeys(
      "attention_dropout", "activation_dropout")
 )  # fmt: skip
 _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
-_POSITIONS = 4096  # length of the sinusoidal table
-
-_READERS = ("query_key_value", "query", "key_value", "inner")  # read the residual stream
-
-_Weights = dict[str, Tensor]
 
 
 def _refuse_inexpressible(config: Config) -> None:
@@ -51,7 +38,8 @@ def _refuse_inexpressible(config: Config) -> None:
     # Marian does not save learned positions
     positions = ("sinusoidal",) if model.norm == "post" else ("sinusoidal", "learned")
     expressed = _ANY | {
-        "d_k": size, "d_v": size, "positions": positions, "norm": ("post", "pre")
+        "d_k": size, "d_v": size, "positions": positions, "norm": ("post", "pre"),
+        "feed_forward": ("relu", "swish"), "output_bias": (False, True),
     }  # fmt: skip
     refuse_inexpressible(config, expressed, "transformers")
 
@@ -71,13 +59,13 @@ def settings_of(config: Config) -> dict[str, Any]:
         "decoder_attention_heads": model.heads,
         "encoder_ffn_dim": model.d_ff,
         "decoder_ffn_dim": model.d_ff,
-        "activation_function": "relu",
+        "activation_function": model.feed_forward,
         "dropout": model.dropout,
         "attention_dropout": model.attention_dropout,
         "activation_dropout": model.activation_dropout,
         "scale_embedding": True,
         "tie_word_embeddings": True,
-        "max_position_embeddings": config.data.max_length if learned else _POSITIONS,
+        "max_position_embeddings": config.data.max_length if learned else POSITIONS,
         **_special_ids(),
         "torch_dtype": "float32",
     }
@@ -104,72 +92,12 @@ def _special_ids() -> dict[str, Any]:
     }
 
 
-def weights_of(transformer: Transformer) -> _Weights:
+def weights_of(transformer: Transformer) -> dict[str, Tensor]:
     """Returns the tensors of model.safetensors."""
-    model = _permuted(transformer)
-    weights = {
-        "model.shared.weight": model.embedding,
-        "final_logits_bias": model.embedding.new_zeros(1, len(model.embedding)),
-    }
-    for side in ("encoder", "decoder"):
-        norm = model.get_submodule(f"{side}_norm")
-        if isinstance(norm, nn.LayerNorm):  # Pegasus, which also saves its position encodings
-            weights |= _of(f"model.{side}.layer_norm", norm)
-            weights[f"model.{side}.embed_positions.weight"] = _positions(model)
-        layers = cast(Iterable[EncoderLayer | DecoderLayer], model.get_submodule(side))
-        for number, layer in enumerate(layers):
-            weights |= _of_layer(f"model.{side}.layers.{number}", layer)
+    model = permuted(transformer, channels(transformer.d_model))
+    weights = {"final_logits_bias": model.embedding.new_zeros(1, len(model.embedding))}
+    weights |= named_weights(model)
     return {name: tensor.detach().clone() for name, tensor in weights.items()}
-
-
-def _permuted(transformer: Transformer) -> Transformer:
-    """Returns a copy of a model; even channels of its residual stream precede odd channels."""
-    model, channels = copy.deepcopy(transformer), _channels(transformer.d_model)
-    for name, parameter in model.named_parameters():
-        *_, module, kind = f".{name}".split(".")
-        if module in _READERS and kind == "bias":
-            continue
-        is_stream_last = module in _READERS or name in ("embedding", "positions.weight")
-        parameter.data = parameter.data.index_select(-1 if is_stream_last else 0, channels)
-    return model
-
-
-def _positions(model: Transformer) -> Tensor:
-    """Returns the position encodings (positions, D) of a permuted model."""
-    if isinstance(model.positions, LearnedPositions):
-        return model.positions.weight
-    return sinusoids(_POSITIONS, model.d_model)[:, _channels(model.d_model)]
-
-
-def _channels(d_model: int) -> Tensor:
-    return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
-
-
-def _of_layer(name: str, layer: EncoderLayer | DecoderLayer) -> _Weights:
-    weights = _of_attention(f"{name}.self_attn", layer.self_attention)
-    weights |= _of(f"{name}.self_attn_layer_norm", layer.self_attention_residual.norm)
-    if isinstance(layer, DecoderLayer):
-        weights |= _of_attention(f"{name}.encoder_attn", layer.cross_attention)
-        weights |= _of(f"{name}.encoder_attn_layer_norm", layer.cross_attention_residual.norm)
-    weights |= _of(f"{name}.fc1", layer.feed_forward.inner)
-    weights |= _of(f"{name}.fc2", layer.feed_forward.outer)
-    return weights | _of(f"{name}.final_layer_norm", layer.feed_forward_residual.norm)
-
-
-def _of_attention(name: str, ours: SelfAttention | CrossAttention) -> _Weights:
-    weights = _of(f"{name}.out_proj", ours.output)
-    if isinstance(ours, SelfAttention):
-        stacked, names = ours.query_key_value, ["q_proj", "k_proj", "v_proj"]
-    else:
-        weights |= _of(f"{name}.q_proj", ours.query)
-        stacked, names = ours.key_value, ["k_proj", "v_proj"]
-    for part, (weight, bias) in zip(names, stacked.projections(), strict=True):
-        weights |= {f"{name}.{part}.weight": weight, f"{name}.{part}.bias": bias}
-    return weights
-
-
-def _of(name: str, module: nn.Module) -> _Weights:
-    return {f"{name}.{key}": value for key, value in module.named_parameters()}
 
 
 def export_huggingface(translator: Translator, folder: Path, model: LoadedModel) -> str:

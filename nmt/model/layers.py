@@ -53,16 +53,18 @@ def new_norm(model: Model) -> nn.Module:
 
 
 class FeedForward(nn.Module):
-    """The feed-forward network (§3.3), with ReLU or SwiGLU.
+    """The feed-forward network (§3.3), with ReLU, Swish or SwiGLU.
 
-    With ReLU, it computes max(0, x W1 + b1) W2 + b2, Eq. 2. With SwiGLU (Shazeer, 2020), it
-    computes (swish(x W + b) * (x V + c)) W2 + b2, although Shazeer omits the biases. W and V are
-    stacked in one matrix.
+    With ReLU, it computes max(0, x W1 + b1) W2 + b2, Eq. 2; with Swish, swish(x W1 + b1) W2 + b2,
+    where swish(y) = y * sigmoid(y). With SwiGLU (Shazeer, 2020), it computes
+    (swish(x W + b) * (x V + c)) W2 + b2, although Shazeer omits the biases. W and V are stacked in
+    one matrix.
     """
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
         self.is_gated = model.feed_forward == "swiglu"
+        self.activation = F.relu if model.feed_forward == "relu" else F.silu
         self.inner = Linear(model.d_model, *[model.d_ff] * (2 if self.is_gated else 1))
         self.outer = Linear(model.d_ff, model.d_model)
         self.dropout = Dropout(model.activation_dropout, randomness)
@@ -74,9 +76,9 @@ class FeedForward(nn.Module):
     def units(self, x: Tensor) -> Tensor:
         """Returns the inner activations, before dropout: (..., D) -> (..., F)."""
         if not self.is_gated:
-            return F.relu(self.inner(x))
+            return self.activation(self.inner(x))
         gate, linear = self.inner(x).chunk(2, dim=-1)
-        return F.silu(gate) * linear
+        return self.activation(gate) * linear
 
 
 class Residual(nn.Module):
@@ -154,7 +156,7 @@ class DecoderLayer(nn.Module):
 
 
 class OutputProjection(nn.Module):
-    """Projects decoder outputs to logits with the embedding matrix (§3.4), without a bias.
+    """Multiplies decoder outputs by the embedding matrix (§3.4).
 
     The embedding matrix is an argument rather than an attribute, so that checkpoints contain it
     under one name only. For inference, this module can be replaced by a module with its own copy of
@@ -162,5 +164,5 @@ class OutputProjection(nn.Module):
     """
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
-        """Computes logits: (..., D), (V, D) -> (..., V)."""
+        """Computes logits without a bias: (..., D), (V, D) -> (..., V)."""
         return F.linear(hidden, embedding)

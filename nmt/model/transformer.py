@@ -60,6 +60,9 @@ class Transformer(nn.Module):
         self.d_model, self.attention_window = model.d_model, model.attention_window
         self.randomness = Randomness()
         self.embedding = nn.Parameter(torch.empty(vocabulary_size, model.d_model))
+        self.output_bias = (
+            nn.Parameter(torch.empty(vocabulary_size)) if model.output_bias else None
+        )  # added to the logits
         self.positions: SinusoidalPositions | LearnedPositions | NoPositions
         if model.positions == "sinusoidal":
             self.positions = SinusoidalPositions(model.d_model)
@@ -91,14 +94,16 @@ class Transformer(nn.Module):
         """Initializes all weights, for which the paper does not specify a distribution.
 
         Embeddings are sampled from N(0, 1/d_model), as in fairseq: after scaling by sqrt(d_model),
-        their magnitude matches that of the sinusoids. All other weights are initialized by their
-        modules' `initialize_weights`.
+        their magnitude matches that of the sinusoids. The output bias is 0. All other weights are
+        initialized by their modules' `initialize_weights`.
 
         Raises:
             AttributeError: a module has parameters but no `initialize_weights`.
         """
         generator = torch.Generator().manual_seed(seed)
         self.embedding.normal_(0, self.d_model**-0.5, generator=generator)
+        if self.output_bias is not None:
+            self.output_bias.zero_()
         for module in self.modules():
             if module is not self and list(module.parameters(recurse=False)):
                 cast(_Initializes, module).initialize_weights(generator)
@@ -165,7 +170,8 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Projects hidden states to logits: (..., D) -> (..., V)."""
-        return self.projection(hidden, self.embedding)
+        logits = self.projection(hidden, self.embedding)
+        return logits if self.output_bias is None else logits + self.output_bias
 
     def attention_weights(self, src: Tokens, tgt_in: Tokens) -> AttentionWeights:
         """Returns the attention weights of a forward pass, before dropout."""

@@ -63,7 +63,8 @@ def alternatives(
 
 def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
     """Returns the token of `target` that follows `prefix`, or None if there is no such token."""
-    begun, whole = tokenizer.encode(prefix), [*tokenizer.encode(target), EOS_ID]
+    begun, whole = tokenizer.encode_targets([prefix, target])
+    whole = [*whole, EOS_ID]
     is_begun = whole[: len(begun)] == begun and len(whole) > len(begun)
     return whole[len(begun)] if is_begun else None
 

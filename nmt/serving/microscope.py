@@ -78,12 +78,13 @@ def sentence_ids(translator: Translator, name: str, text: str) -> list[int]:
     """Returns the token ids of a text, without EOS.
 
     Args:
-        name: the argument that contains the text, for error messages.
+        name: the argument that contains the text: "text" for the source, or "target".
 
     Raises:
         ArgumentError: the text is too long, or the text is empty and `name` is "text".
     """
-    ids = translator.tokenizer.encode(text)
+    tokenizer = translator.tokenizer
+    ids = tokenizer.encode(text) if name == "text" else tokenizer.encode_targets([text])[0]
     if name == "text" and not ids:
         raise ArgumentError("{text} is empty. Provide a sentence.")
     if len(ids) > translator.max_part:

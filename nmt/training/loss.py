@@ -172,6 +172,9 @@ class TransformerLoss(nn.Module):
                 return smoothed, nll(reduction="sum").detach()
             smoothed = nll(label_smoothing=self.label_smoothing, reduction="none") @ weights
             return smoothed, (nll(reduction="none") @ weights).detach()
-        return smoothed_cross_entropy(
-            hidden, self.transformer.embedding, targets, self.label_smoothing, weights
-        )
+        embedding: Tensor = self.transformer.embedding
+        bias = self.transformer.output_bias
+        if bias is not None:  # as one more column, which is multiplied by 1
+            hidden = F.pad(hidden, (0, 1), value=1.0)
+            embedding = torch.cat((embedding, bias[:, None]), 1)
+        return smoothed_cross_entropy(hidden, embedding, targets, self.label_smoothing, weights)

@@ -74,6 +74,7 @@ class LSTMTranslator(nn.Module):
         self.randomness = Randomness()
         self.dropout = Dropout(model.dropout, self.randomness)
         self.embedding = nn.Parameter(torch.empty(vocabulary_size, D))
+        self.output_bias = None  # see `Transformer`
         self.encoder = nn.ModuleList(
             nn.LSTM(D, D // 2, bidirectional=True, batch_first=True) for _ in range(layers)
         )

@@ -8,6 +8,7 @@ it. Test sets are not encoded.
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,12 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from nmt.data import cleaning, shards, workers
-from nmt.data.pair import Pair, TextPair, TokenPair
+from nmt.data.pair import TextPair, TokenPair
 from nmt.data.stages import clean
 from nmt.data.stages.counts import in_targets
 from nmt.data.stages.deduplicate import KeptText
 from nmt.data.stages.job import FinishedShard, Job, Shards, Splits, finish, is_finished
-from nmt.data.tokenizer import Tokenizer, with_eos
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import Note
 
 _BATCH = 10_000  # number of pairs held as Python lists of ids at a time
@@ -103,10 +104,6 @@ def encode_shard(
 
 def _encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> Iterator[TokenPair]:
     """Yields the pairs as token ids, with the same additional columns."""
-    sources, targets = (
-        tokenizer.encode_batch([pair.source for pair in pairs]),
-        tokenizer.encode_batch([pair.target for pair in pairs]),
-    )
-    for pair, *sides in zip(pairs, sources, targets, strict=True):
-        source, target = map(with_eos, sides)
-        yield Pair(source, target, pair.columns)
+    sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    for pair, encoded in zip(pairs, tokenizer.encode_pairs(*sides), strict=True):
+        yield replace(encoded, columns=pair.columns)

@@ -85,9 +85,10 @@ def logits_of(transformer: Transformer, tokens: Tensor) -> Callable[[Tensor], Te
         tokens: token ids, (n,) int64.
     """
     rows, projection = transformer.embedding[tokens], transformer.projection
+    bias = None if transformer.output_bias is None else transformer.output_bias[tokens]
     if isinstance(projection, Int8Linear | PrepackedLinear):
-        return type(projection)(rows, None)
-    return lambda hidden: projection(hidden, rows)
+        return type(projection)(rows, bias)
+    return lambda hidden: projection(hidden, rows) + (0 if bias is None else bias)
 
 
 def _refuse_missing_int8() -> None:

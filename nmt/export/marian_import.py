@@ -1,0 +1,281 @@
+"""`nmt import`: converts a Marian checkpoint of `transformers`, such as OPUS-MT's, to a model."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from nmt.config import Config, validate
+from nmt.data.foreign_tokenizer import joint
+from nmt.data.tokenizer import MAX_MODEL_BYTES, Tokenizer
+from nmt.errors import ArgumentError, InputError, NoModelError, Note, count
+from nmt.export.marian_weights import channels, named_weights, permuted
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.runs.model_directory import model_files, new_transformer, save_model
+from nmt.runs.run_directory import refuse_output
+from nmt.storage.names import HUGGINGFACE_CONFIG, WEIGHTS
+from nmt.storage.opening import small_file
+
+_EOS, _UNK, _PAD = "</s>", "<unk>", "<pad>"  # in vocab.json
+_NEVER = -100.0  # a bias with which the probability is 0 in fp32
+_VOCABULARY = TypeAdapter(dict[str, int])
+_LANGUAGE_TOKEN = re.compile(">>.+<<")
+_OPUS_NAME = re.compile("opus-mt-(?:tc-[a-z]+-)?([a-z]{2,3})-([a-z]{2,3})")
+
+
+class _Settings(BaseModel):
+    """The settings in config.json; unlisted settings do not affect the model's outputs."""
+
+    model_config = ConfigDict(strict=True)
+
+    model_type: Literal["marian"]
+    vocab_size: int
+    decoder_vocab_size: int | None = None
+    d_model: int
+    encoder_layers: int
+    decoder_layers: int
+    encoder_attention_heads: int
+    decoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_ffn_dim: int
+    activation_function: Literal["relu", "silu", "swish"]
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    max_position_embeddings: int
+    scale_embedding: Literal[True]
+    static_position_embeddings: Literal[True] = True
+    share_encoder_decoder_embeddings: Literal[True] = True
+    tie_word_embeddings: Literal[True] = True
+    normalize_before: Literal[False] = False
+    normalize_embedding: Literal[False] = False
+    add_final_layer_norm: Literal[False] = False
+    num_beams: int = Field(default=4, ge=1)
+
+
+def import_marian(
+    checkpoint: Path,
+    output: Path,
+    *,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    note: Note,
+) -> None:
+    """Writes a model directory with the weights and the tokenizers of a Marian checkpoint.
+
+    Args:
+        checkpoint: directory with config.json, model.safetensors, vocab.json, source.spm and
+            target.spm.
+        output: the directory to write to; it must not exist yet or must be empty.
+        source_language, target_language: codes of the languages. They may be None if the name of
+            `checkpoint` contains them, as in opus-mt-en-de.
+        note: called with a message when the model has been written.
+
+    Raises:
+        ArgumentError: the languages are unknown, or `output` is a path that belongs to a run.
+        InputError: nmt does not support the model.
+        NoModelError: a file is missing or damaged.
+    """
+    refuse_output(output)
+    if not checkpoint.is_dir():
+        raise InputError(f"There is no directory {checkpoint}. Check the path.")
+    found = _OPUS_NAME.fullmatch(checkpoint.resolve().name)
+    languages = source_language or (found and found[1]), target_language or (found and found[2])
+    if not all(languages):
+        raise ArgumentError(
+            "The languages of {} are unknown. Add {source_language} and {target_language}.",
+            checkpoint,
+        )
+    settings = _settings(checkpoint / HUGGINGFACE_CONFIG)
+    ids = _vocabulary(checkpoint / "vocab.json", settings.vocab_size)
+    pieces = [piece for piece in ids if piece not in (_EOS, _UNK, _PAD)]
+    tokenizer = _tokenizer(checkpoint, pieces)
+    content = _content(settings, checkpoint, output, languages, len(pieces) + 4)
+    config = validate(content, {}, str(checkpoint / HUGGINGFACE_CONFIG))
+    special = {PAD_ID: _PAD, BOS_ID: _PAD, EOS_ID: _EOS, UNK_ID: _UNK}  # decoding begins with PAD
+    names = [special[i] for i in sorted(special)] + pieces
+    rows = torch.tensor([ids[name] for name in names])
+    weights = _weights(checkpoint / WEIGHTS, config, settings.vocab_size, rows)
+    origin = hashlib.sha256(str(sorted(ids.items())).encode()).hexdigest()
+    facts = {
+        "step": 0,
+        "tokenizer_sha256": Tokenizer(tokenizer).sha256,
+        "data_sha256": origin,
+        "target_symbols": [],
+        "imported_from": checkpoint.resolve().name,
+    }
+    save_model(output, config, model_files(tokenizer, None), weights, facts)
+    note(f"Wrote {output}: a model from {languages[0]} to {languages[1]}.")
+
+
+def _settings(path: Path) -> _Settings:
+    """Reads config.json; raises InputError with a line for each setting that is not supported."""
+    content = _json(path)
+    try:
+        settings = _Settings.model_validate(content)
+    except ValidationError as error:
+        raise InputError(
+            *(
+                f"{path}: {'.'.join(map(str, each['loc'])) or 'content'}: {each['msg']}. "
+                "nmt import does not support this model."
+                for each in error.errors()
+            )
+        ) from None
+    for name in ("attention_heads", "ffn_dim"):
+        sides = getattr(settings, f"encoder_{name}"), getattr(settings, f"decoder_{name}")
+        if sides[0] != sides[1]:
+            raise InputError(
+                f"{path}: encoder_{name} is {sides[0]}, but decoder_{name} is {sides[1]}. nmt "
+                "import supports only equal values."
+            )
+    if settings.decoder_vocab_size not in (None, settings.vocab_size):
+        raise InputError(
+            f"{path}: decoder_vocab_size differs from vocab_size. nmt import supports only models "
+            "with a shared vocabulary."
+        )
+    if settings.d_model % settings.encoder_attention_heads:
+        raise NoModelError(
+            f"{path} is damaged: d_model is not a multiple of encoder_attention_heads. Download "
+            "the model again."
+        )
+    return settings
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(_content_of(path))
+    except (ValueError, RecursionError):
+        raise NoModelError(f"{path} is not valid JSON. Download the model again.") from None
+
+
+def _content_of(path: Path) -> bytes:
+    try:
+        return small_file(path, MAX_MODEL_BYTES)
+    except FileNotFoundError:
+        raise NoModelError(
+            f"{path} does not exist. nmt import needs the files of a Marian checkpoint."
+        ) from None
+
+
+def _vocabulary(path: Path, size: int) -> dict[str, int]:
+    """Reads vocab.json; returns the ids of all tokens, in ascending order."""
+    try:
+        ids = _VOCABULARY.validate_python(_json(path), strict=True)
+    except ValidationError:
+        raise NoModelError(
+            f"{path} does not map tokens to ids. Download the model again."
+        ) from None
+    if sorted(ids.values()) != list(range(size)):
+        raise NoModelError(
+            f"{path} has {count(len(ids), 'token')}, whose ids are not 0 to {size - 1}, but "
+            f"{HUGGINGFACE_CONFIG} has a vocab_size of {size}. Download the model again."
+        )
+    if missing := {_EOS, _UNK, _PAD} - ids.keys():
+        raise NoModelError(f"{path} has no token {min(missing)}. Download the model again.")
+    if language := next(filter(_LANGUAGE_TOKEN.fullmatch, ids), None):
+        raise InputError(
+            f"{path} has the token {language}. nmt import does not support models with several "
+            "target languages. Use a model for a single language pair."
+        )
+    return dict(sorted(ids.items(), key=lambda item: item[1]))
+
+
+def _tokenizer(checkpoint: Path, pieces: Sequence[str]) -> bytes:
+    """Returns the content of the tokenizer file for both sides."""
+    source, target = checkpoint / "source.spm", checkpoint / "target.spm"
+    try:
+        return joint(_content_of(source), _content_of(target), pieces)
+    except ValueError as error:
+        raise NoModelError(
+            f"{source} or {target.name} cannot be used: {error}. Download the model again."
+        ) from None
+
+
+def _content(
+    settings: _Settings,
+    checkpoint: Path,
+    output: Path,
+    languages: tuple[str | None, str | None],
+    vocabulary_size: int,
+) -> dict[str, Any]:
+    """Returns the content of the model's configuration."""
+    d_head = settings.d_model // settings.encoder_attention_heads
+    return {
+        "data": {
+            "directory": f"{output}-data",
+            "source_language": languages[0],
+            "target_language": languages[1],
+            "max_length": settings.max_position_embeddings,
+            "train": [],
+        },
+        "tokenizer": {
+            "vocabulary_size": vocabulary_size,
+            "model": str(checkpoint / "source.spm"),
+        },
+        "model": {
+            "encoder_layers": settings.encoder_layers,
+            "decoder_layers": settings.decoder_layers,
+            "d_model": settings.d_model,
+            "d_ff": settings.encoder_ffn_dim,
+            "heads": settings.encoder_attention_heads,
+            "d_k": d_head,
+            "d_v": d_head,
+            "dropout": settings.dropout,
+            "attention_dropout": settings.attention_dropout,
+            "activation_dropout": settings.activation_dropout,
+            "feed_forward": "relu" if settings.activation_function == "relu" else "swish",
+            "output_bias": True,
+        },
+        "training": {"run_directory": f"{output}-run"},
+        "decoding": {"beam": settings.num_beams},
+    }
+
+
+def _weights(path: Path, config: Config, size: int, rows: Tensor) -> dict[str, Tensor]:
+    """Reads the weights, in the names, the order of channels and the ids of nmt.
+
+    Args:
+        size: number of tokens in the checkpoint.
+        rows: the checkpoint's id of each token, (V,) int64.
+
+    Raises:
+        NoModelError: the file is missing or damaged, or a tensor is missing, has another shape or
+            has values that are not finite.
+    """
+    if not path.is_file():
+        raise NoModelError(
+            f"{path} does not exist. If the checkpoint has a pytorch_model.bin, convert it: load "
+            "it with MarianMTModel.from_pretrained, and call save_pretrained."
+        )
+    model = new_transformer(config)
+    model.requires_grad_(False)
+    try:
+        with safe_open(path, "pt") as file:
+            for name, weight in named_weights(model).items():
+                by_token = name in ("model.shared.weight", "final_logits_bias")
+                theirs = file.get_tensor(name).float()
+                if by_token:
+                    axis = theirs.shape.index(size)
+                    theirs = theirs.index_select(axis, rows)
+                if theirs.shape != weight.shape or not theirs.isfinite().all():
+                    raise ValueError(
+                        f"{name} has an unexpected shape or values that are not finite"
+                    )
+                weight.copy_(theirs)
+    except (SafetensorError, ValueError) as error:
+        raise NoModelError(
+            f"{path} is damaged or does not match {HUGGINGFACE_CONFIG}: {error}. Download the "
+            "model again."
+        ) from None
+    assert model.output_bias is not None
+    model.embedding[PAD_ID] = 0
+    model.output_bias[PAD_ID] = _NEVER  # because Marian has only one of the tokens PAD and BOS
+    order = channels(model.d_model).argsort()
+    return dict(permuted(model, order).state_dict())
