@@ -103,7 +103,7 @@ def _parsed(model: bytes) -> Any:
 
 
 def _with_pieces(proto: Any, pieces: Sequence[Any]) -> bytes:
-    """Returns the file of a model with other pieces, of which the first four are nmt's special."""
+    """Returns the file of a model with other pieces, which begin with nmt's special tokens."""
     spec, pieces = proto.trainer_spec, list(pieces)
     del proto.pieces[:]
     proto.pieces.extend(pieces)

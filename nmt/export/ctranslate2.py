@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.decoding.ctranslate2_search import POSITIONS
@@ -37,10 +38,13 @@ if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 # None: any value is supported; dropout is used only in training
-_EXPRESSED: dict[str, Collection[str] | None] = dict.fromkeys(
+_EXPRESSED: dict[str, Collection[Any] | None] = dict.fromkeys(
     ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout",
      "attention_dropout", "activation_dropout"),
-) | {"positions": ("sinusoidal", "learned"), "norm": ("post", "pre")}  # fmt: skip
+) | {
+    "positions": ("sinusoidal", "learned"), "norm": ("post", "pre"),
+    "feed_forward": ("relu", "swish"), "output_bias": (False, True),
+}  # fmt: skip
 
 Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 
@@ -117,11 +121,16 @@ def write_ctranslate2(
 
 def _spec(transformer: Transformer) -> TransformerSpec:
     from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     first = next(transformer.decoder_layers()).self_attention
     pre_norm = isinstance(transformer.encoder_norm, nn.LayerNorm)
-    sizes = {"num_heads": first.heads, "pre_norm": pre_norm, "head_dim": max(first.d_k, first.d_v)}
+    is_relu = next(transformer.decoder_layers()).feed_forward.activation is F.relu
+    sizes = {
+        "num_heads": first.heads, "pre_norm": pre_norm, "head_dim": max(first.d_k, first.d_v),
+        "activation": Activation.RELU if is_relu else Activation.SWISH,
+    }  # fmt: skip
     encoder = TransformerEncoderSpec(len(transformer.encoder), **sizes)
     decoder = TransformerDecoderSpec(len(transformer.decoder), **sizes, alignment_heads=first.heads)
     spec = TransformerSpec(encoder, decoder)
@@ -130,6 +139,8 @@ def _spec(transformer: Transformer) -> TransformerSpec:
         side.position_encodings.encodings = table
     encoder.embeddings[0].weight = decoder.embeddings.weight = transformer.embedding.detach()
     decoder.projection.weight = transformer.embedding.detach()
+    if transformer.output_bias is not None:
+        decoder.projection.bias = transformer.output_bias.detach()
     if pre_norm:
         _norm(encoder.layer_norm, transformer.encoder_norm)
         _norm(decoder.layer_norm, transformer.decoder_norm)

@@ -188,7 +188,7 @@ def _vocabulary(path: Path, size: int) -> dict[str, int]:
 
 
 def _tokenizer(checkpoint: Path, pieces: Sequence[str]) -> bytes:
-    """Returns the content of the tokenizer file for both sides."""
+    """Returns the content of a tokenizer file with both SentencePiece models."""
     source, target = checkpoint / "source.spm", checkpoint / "target.spm"
     try:
         return joint(_content_of(source), _content_of(target), pieces)
@@ -239,7 +239,7 @@ def _content(
 
 
 def _weights(path: Path, config: Config, size: int, rows: Tensor) -> dict[str, Tensor]:
-    """Reads the weights, in the names, the order of channels and the ids of nmt.
+    """Reads the weights and converts them to the names, channel order and token ids of nmt.
 
     Args:
         size: number of tokens in the checkpoint.

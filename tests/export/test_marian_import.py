@@ -179,6 +179,15 @@ def test_a_step_of_fine_tuning_is_that_of_marian(imported: Path, checkpoint: Pat
     torch.testing.assert_close(found, after, atol=1e-4, rtol=0)
 
 
+def test_an_imported_model_is_exported(imported: Path, ours: Translator, tmp_path: Path):
+    """The command itself compares 40 translations and their scores with the original."""
+    output = tmp_path / "ct2"
+    assert main(["export", str(imported), "--format", "ctranslate2", "--output", str(output)]) == 0
+    texts, greedy = [source for source, _ in UNSEEN], SearchOptions(beam=1)
+    found = Translator.load(output).translate(texts, greedy)
+    assert [each.text for each in found] == [each.text for each in ours.translate(texts, greedy)]
+
+
 @pytest.mark.parametrize(
     ("name", "change", "expected"),
     [
