@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("recipes/*/README.md")), *ROOT.glob("docs/*.md")]
 PROGRAMS = {
-    "bash", "cat", "cd", "curl", "docker", "echo", "for", "git", "head", "make", "nmt",
+    "bash", "cat", "cd", "curl", "docker", "echo", "for", "git", "head", "hf", "make", "nmt",
     "paste", "pip", "printf", "python", "python3", "sacrebleu", "sacremoses", "sbatch", "sed",
     "tail", "tensorboard", "torchrun", "wget",
 }  # fmt: skip

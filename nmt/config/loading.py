@@ -47,6 +47,9 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
             _apply(override, content, origins, origin)
         except InputError as error:
             problems += error.problems
+    if isinstance(data := content.get("data"), dict) and data.get("train") == []:
+        place = origins.get(("data", "train"), str(path))  # only imported models have no corpora
+        problems.append(f"{place}: data.train is empty. Specify a corpus.")
     try:
         initial = _initial_config(content, origins)
         if initial:

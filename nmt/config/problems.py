@@ -62,8 +62,6 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             return f"{origins.get((key,), name)}: The key {key!a} is not valid Unicode. Remove it."
         case "missing":
             return f"{where}: {key} is missing."
-        case "too_short":
-            return f"{where}: {key} is empty. Specify a corpus."
     name = next(part for part in reversed(path) if isinstance(part, str))
     wanted = allowed(section, name) if section else _allowed({})
     return f"{where}: {key} must be {wanted}, not {found}."

@@ -89,6 +89,10 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
         "nmt.export.export.export",
         {0: Path("M"), 1: Path("o"), 2: "ctranslate2", 3: "int8"},
     ),
+    "import C --output o --source-language en --target-language de": (
+        "nmt.export.marian_import.import_marian",
+        {0: Path("C"), 1: Path("o"), "source_language": "en", "target_language": "de"},
+    ),
     "attention M --source s --target t --output o.html": (
         "nmt.evaluation.attention_maps.run_attention", {0: Path("M"), 1: "s", 2: "t",
                                                         3: Path("o.html")},
