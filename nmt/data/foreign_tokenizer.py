@@ -49,9 +49,9 @@ def joint(source: bytes, target: bytes, pieces: Sequence[str]) -> bytes:
     """Returns the content of a tokenizer file that joins the SentencePiece models of two languages.
 
     Each model keeps its normalization and its scores, but both get the same pieces and ids: the
-    special tokens of nmt, then `pieces`. A model never produces a piece that was added to it, unless
-    the piece is a single character, which the model could not encode before. Pieces of a model that
-    are not in `pieces` are removed, so their text is split into smaller pieces.
+    special tokens of nmt, then `pieces`. Added pieces are never produced, except for single
+    characters that the model could not encode before. Pieces of a model that are not in `pieces`
+    are removed, so their text is split into smaller pieces.
 
     Args:
         source, target: contents of the files of BPE or unigram models.
