@@ -9,8 +9,8 @@ def keep_freed_memory() -> None:
     """Makes glibc keep freed memory for the next tensor instead of returning it to the kernel.
 
     By default, glibc maps every block above about 128 KiB separately, and the kernel zeroes the
-    block's pages each time. This takes 10 to 20% of the time of a small model's training step
-    (measured on 2 cores). With another C library, this function does nothing.
+    block's pages each time. Zeroing takes 10 to 20% of the time of a small model's training step
+    (measured on 2 cores). If the C library is not glibc, this function does nothing.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

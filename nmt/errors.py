@@ -84,8 +84,8 @@ class ArgumentError(InputError):
 
     Args:
         text: the message, with the names of parameters in braces.
-        values: the values that replace the empty braces, in order. For example:
-            ArgumentError("{n_best} is {}, but {beam} is {}. Increase {beam}.", 3, 2).
+        values: the values that replace the empty braces, in order, as in
+            `ArgumentError("{n_best} is {}, but {beam} is {}.", 3, 2)`.
     """
 
     def __init__(self, text: str, *values: object):
@@ -108,8 +108,7 @@ class SettingError(InputError):
 
     Args:
         key: the key of the setting, such as ("data", "train", 0).
-        problems: see InputError. The key is written before each problem, for example
-            "data.train.0: ".
+        problems: see InputError. The key and a colon are written before each problem.
     """
 
     def __init__(self, key: tuple[str | int, ...], *problems: str):
@@ -142,7 +141,7 @@ class StorageError(InputError):
 
 
 class ExportError(InputError):
-    """Raised if an exported model, which is then removed, does not match the original model."""
+    """Raised if an exported model does not match the original model; the export is removed."""
 
     status = Status.BUG
 
@@ -180,7 +179,7 @@ class Stopped(BaseException):
 
     Args:
         signal_number: number of the signal. The exit status is 130 for SIGINT, otherwise 143.
-        message: states where the finished work was saved.
+        message: the message for the user, such as where the finished work was saved.
     """
 
     def __init__(self, signal_number: int, message: str):
@@ -222,8 +221,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether an error indicates that the memory of the host or of a GPU ran out.
 
     `torch.OutOfMemoryError` is recognized by its name, so that torch need not be imported. Other
-    exceptions are recognized by their messages. For example, torch raises a RuntimeError if CUDA
-    cannot allocate memory, and Python raises an ImportError if memory is too low to load a library.
+    out-of-memory errors are recognized by their messages. For example, torch raises a RuntimeError
+    if CUDA cannot allocate memory, and Python raises an ImportError if memory is too low to load a
+    library.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True

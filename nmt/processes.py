@@ -34,7 +34,7 @@ def need_no_temporary_directory() -> None:
 def need_current_directory() -> None:
     """Raises InputError if the current directory was removed.
 
-    The import of torch requires the directory, and so does a process that is spawned.
+    Importing torch and spawning a process both require the current directory.
     """
     try:
         Path.cwd()

@@ -1,7 +1,7 @@
 """Handles the signals that ask a process to stop.
 
-Training first finishes its step and saves a checkpoint (`StopRequest` in
-`training/distributed.py`). Other commands stop immediately (`stoppable`).
+`nmt train` first finishes its step and saves a checkpoint (see `StopRequest` in
+`training/distributed.py`). All other commands stop immediately (see `stoppable`).
 """
 
 import signal
@@ -52,8 +52,8 @@ def handled_by(handler: Handler, signals: Sequence[signal.Signals] = STOP) -> It
 def stoppable(message: str) -> Iterator[None]:
     """Makes stop signals raise Stopped with `message` at any line of the block.
 
-    If an import is in progress, the import is finished first, because some packages written in C
-    replace an exception that is raised during their import, or abort the process.
+    If an import is in progress, the exception is raised after the import, because some packages
+    written in C replace an exception that is raised during their import, or abort the process.
     """
     came: list[float] = []
     former = signal.getsignal(signal.SIGALRM)

@@ -1,7 +1,7 @@
 """Wraps Linux features that other systems may lack, with a fallback or an error message.
 
-`nmt` is tested on Linux only. It uses POSIX functions, which macOS also provides. Windows does not
-provide them, so `nmt` refuses to run there.
+`nmt` is tested on Linux only. `nmt` needs POSIX functions, which macOS provides too. On Windows,
+which lacks POSIX functions, `nmt` refuses to run.
 """
 
 import os
@@ -40,7 +40,7 @@ def lock_file(descriptor: int, *, wait: bool = False) -> None:
 
 
 def machine_and_namespace() -> tuple[str, str] | None:
-    """Returns identifiers of the machine and of the PID namespace; None on systems without them."""
+    """Returns identifiers of the machine and of the PID namespace, or None without `/proc`."""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text()
         return machine, str(Path("/proc/self/ns/pid").readlink())
@@ -51,8 +51,8 @@ def machine_and_namespace() -> tuple[str, str] | None:
 def process_descriptor(pid: int) -> int | None:
     """Returns a file descriptor that becomes readable when the process `pid` ends.
 
-    Returns None on systems other than Linux, on old Linux kernels, and in containers that forbid
-    the system call.
+    Returns None on systems other than Linux, on Linux kernels without `pidfd_open`, and in
+    containers that forbid this system call.
     """
     if not hasattr(os, "pidfd_open"):
         return None

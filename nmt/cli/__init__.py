@@ -62,7 +62,7 @@ COMMANDS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command and returns its exit status; in a failed rank, ends the process instead."""
+    """Runs a command and returns its exit status; a rank of a failed run exits at once."""
     set_up_streams()
     try:
         status = _status_of(argv)
@@ -128,7 +128,7 @@ def _check_directories() -> None:
 
 
 def _refused(error: InputError, flags: Mapping[str, str]) -> int:
-    """Prints the error, with `flags` in place of parameter names, and returns its exit status."""
+    """Prints the error, with parameter names replaced by `flags`; returns its exit status."""
     for problem in error.naming(flags):
         say(f"nmt: error: {problem}")
     return error.status

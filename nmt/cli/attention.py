@@ -11,8 +11,8 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--source", required=True, metavar="TEXT", help="sentence to translate")
     parser.add_argument("--target", metavar="TEXT",
-                        help="translation of the sentence (default: the translation by the "
-                             "model)")  # fmt: skip
+                        help="translation of the sentence (default: the model's "
+                             "translation)")  # fmt: skip
     parser.add_argument("--output", type=output_file, required=True, metavar="F",
                         help="output file: an interactive page if its name ends in .html, or a "
                              "plot of all heads if it ends in .png (needs the extra "

@@ -50,7 +50,7 @@ def load_config(arguments: argparse.Namespace) -> "Config":
 
 @contextmanager
 def placing_settings(arguments: argparse.Namespace) -> Iterator[None]:
-    """Adds the file and line of a setting to an error about the file that the setting names."""
+    """Adds the place of a setting in the configuration to an error about the setting's value."""
     try:
         yield
     except SettingError as error:

@@ -28,10 +28,10 @@ class Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that raises InputError for wrong usage, or if help cannot be printed.
+    """An argument parser that raises InputError for wrong usage or if help cannot be printed.
 
-    For a misspelled option, command or choice, the error suggests the most similar one. (argparse
-    can suggest commands and choices only from Python 3.14 on, and never options.)
+    For a misspelled option, command or choice, the error suggests the most similar one.
+    argparse can suggest commands and choices only from Python 3.14 on, and never options.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -39,13 +39,13 @@ class _Parser(argparse.ArgumentParser):
         self.register("type", Path, any_path)
 
     def parse_known_args(self, args=None, namespace=None):
-        """Checks the options first, because argparse first reports those that are missing."""
+        """Rejects unknown options first; argparse would report missing arguments before them."""
         if self._subparsers is None:  # otherwise, the parser of a subcommand checks them
             self._refuse_unknown_options(list(args or ()))
         return super().parse_known_args(args, namespace)
 
     def _refuse_unknown_options(self, words: list[str]) -> None:
-        """Raises InputError for an unknown option, if a setting or an option may be meant."""
+        """Raises InputError for an unknown option that is similar to a setting or an option."""
         known = [each[2:] for each in self._option_string_actions if each.startswith("--")]
         for i, word in enumerate(takewhile(lambda word: word != "--", words)):
             name = word.partition("=")[0][2:]
@@ -66,11 +66,11 @@ class _Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """Prints help or the version; argparse would ignore an error, and writes nothing else."""
+        """Prints help or the version; raises an error if this fails, unlike argparse."""
         print_result(message.removesuffix("\n"))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Writes the buffered help before exiting."""
+        """Flushes the buffered help text before exiting."""
         flush_output()
         super().exit(status, message)
 
@@ -131,7 +131,7 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
 
 
 def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
-    """Raises InputError for unknown arguments, if possible with a correction."""
+    """Raises InputError for unknown arguments; suggests a correction if there is one."""
     word, options = words[0], arguments.flags
     if "input" in options and not word.startswith("-"):
         raise InputError(
@@ -159,7 +159,7 @@ def _refuse_setting_as_option(words: list[str]) -> None:
 
 
 def _refuse_separated(overrides: list[str]) -> None:
-    """Raises InputError for an override in several words, such as training.max_steps 10."""
+    """Raises InputError for an override without an equals sign, as in training.max_steps 10."""
     for key, value in pairwise(word for word in overrides if word != "="):
         if "." in key and "=" not in key + value:
             raise InputError(f"Write {key}={value}, without spaces around the equals sign.")

@@ -101,7 +101,7 @@ def _load(
     note: "Note | None",
     on_cpu_alone: bool = False,
 ) -> "Translator | None":
-    """Returns the translator of a process, or None if the process is not needed."""
+    """Returns a translator, or None if `on_cpu_alone` is set but the model runs on a GPU."""
     from nmt.translator import Translator
 
     if on_cpu_alone:

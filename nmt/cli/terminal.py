@@ -35,9 +35,9 @@ def run_script(name: str, main: Callable[[], None]) -> None:
 def must_not_be_torn_down() -> bool:
     """Returns whether this process is a rank of a distributed run that has failed.
 
-    In such a process, operations on process groups or on the GPU may wait for a lost rank forever.
-    At a normal exit, the interpreter would wait for these operations and hang. Therefore the
-    process must call `os._exit` after its last output.
+    A rank that has failed must call `os._exit` after its last output. At a normal exit, the
+    interpreter would wait for operations on process groups or on the GPU, which may wait for a lost
+    rank forever.
     """
     distributed = sys.modules.get("torch.distributed")
     return bool(distributed and distributed.is_available() and distributed.is_initialized())
@@ -70,8 +70,8 @@ def set_up_streams() -> None:
 def _occupy_standard_descriptors() -> None:
     """Opens the standard file descriptors that the calling process has closed.
 
-    Otherwise another file, such as a checkpoint, could get descriptor 2, and libraries would write
-    their error messages to this file.
+    If descriptor 2 stayed closed, another file, such as a checkpoint, could get this descriptor,
+    and libraries would write their error messages to that file.
     """
     for descriptor in (0, 1, 2):
         try:

@@ -17,7 +17,7 @@ def misplaced(data: str, run: str, origin: str | None) -> str | None:
         origin: the value of `training.initialize_from`.
     """
     if os.path.realpath(data) == os.path.realpath(run):
-        return f"data.directory and training.run_directory are both {data}"
+        return f"data.directory and training.run_directory must differ, but are both {data}"
     replaced = [
         ("data.directory", data, names.IN_DATA, "nmt prepare"),
         ("training.run_directory", run, names.IN_RUN, "nmt train"),
@@ -46,7 +46,7 @@ def refuse_file(key: tuple[str, ...], directory: Path) -> None:
 def _first_name(directory: str, path: str) -> str:
     """Returns the name of the entry of `directory` that is or contains `path`, or "" if none does.
 
-    Symbolic links are resolved first.
+    Symbolic links in both paths are resolved first.
     """
     below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
     first = "".join(Path(below).parts[:1])

@@ -27,7 +27,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
 
     If `training.initialize_from` names a model, keys of `model` and `tokenizer` that are not set
     take their values from that model. Settings that determine the shapes or the meaning of weights,
-    such as `model.d_model`, must have the same values as in that model.
+    such as `model.d_model`, must have the same values as in the model to fine-tune.
 
     Args:
         path: path of a YAML file.
@@ -97,8 +97,8 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
     that was fine-tuned from the model has the same settings in `model` and `tokenizer`.
 
     Returns:
-        The configuration, or None if no model is named, or if no configuration is found but `model`
-        and `tokenizer` are both set.
+        The configuration, or None in two cases: no model is named, or no configuration is found
+        but `model` and `tokenizer` are both set.
 
     Raises:
         InputError: no configuration is found, and `model` or `tokenizer` is not set.
@@ -192,7 +192,7 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
 def _merge(
     above: dict[str, Any], at: KeyPath, merged: dict[str, Any], origins: dict[KeyPath, str]
 ) -> None:
-    """Merges the settings `above`, which are below the key `at`, into `merged`."""
+    """Merges the settings `above` into `merged`; both contain the settings below the key `at`."""
     for key, value in above.items():
         if isinstance(value, dict) and isinstance(merged.get(key), dict):
             _merge(value, (*at, key), merged[key], origins)
@@ -201,7 +201,7 @@ def _merge(
 
 
 def _replace(node: dict[str, Any], path: KeyPath, value: Any, origins: dict[KeyPath, str]) -> None:
-    """Sets the last key of `path` in `node`; forgets the origins of the value it replaces."""
+    """Sets the last key of `path` in `node`; removes the former value from `origins`."""
     node[str(path[-1])] = value
     for key in [key for key in origins if key[: len(path)] == path]:
         del origins[key]

@@ -91,8 +91,8 @@ def _nearest(path: KeyPath, known: list[str]) -> list[str]:
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
     """Converts pydantic's location of a problem to the key in the configuration and its section.
 
-    In addition to keys, a location contains the kind of a corpus, before the keys of the corpus,
-    and the member of a union whose validation failed.
+    In addition to keys, a location contains two other parts: the kind of a corpus, before the keys
+    of the corpus, and the member of a union whose validation failed.
     """
     path: KeyPath = ()
     section: type[Section] | None = None

@@ -2,9 +2,9 @@
 
 The settings are in the order of a configuration file. `BASE` contains the settings of the paper's
 base model (Vaswani et al., 2017), which `nmt config` prints. Relative paths are resolved against
-the current directory, so that the same configuration works in several checkouts. In all paths, `~`
-is the home directory. Apart from that, paths are stored as written, so that a run can be resumed
-after the directory tree with all its files has been moved.
+the current directory, so that the same configuration works in several checkouts. In all paths, a
+leading `~` is replaced with the home directory. All other paths are stored as written, so that a
+run can be resumed after the directory tree with all its files has been moved.
 """
 
 import os
@@ -99,9 +99,11 @@ _LOSS_WEIGHT: Any = Field(
     default=None,
     description="column with a loss weight for each pair: a finite number >= 0, by which the loss "
     "of the pair's target tokens is multiplied. Without this setting, all loss weights are 1. "
-    "(The setting weight, in contrast, is how often a pair occurs)",
+    "(The setting weight determines how often a pair occurs, not its loss weight)",
 )
-_WEIGHT: Any = Field(default=1.0, description="how often each pair occurs in an epoch")
+_WEIGHT: Any = Field(
+    default=1.0, description="average number of times that each pair occurs in an epoch"
+)
 _PREFIX: Any = Field(
     default=None,
     description="one or more of tokenizer.symbols, separated by spaces, that are prepended to each "
@@ -144,7 +146,7 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
-        """The whole entry, because the settings of a Hub dataset are not nested below `hub`."""
+        """The corpus itself: the settings of a Hub dataset are not nested below the key `hub`."""
         return self
 
 
@@ -169,7 +171,7 @@ class TsvFile(Section):
 
 
 class ColumnsFile(Section):
-    """A file with named columns."""
+    """A Parquet file, or a JSON Lines file with one key per column."""
 
     path: PathName = Field(description="path of the file")
     source_column: Word = Field(description=_SOURCE_NAME)
@@ -178,7 +180,7 @@ class ColumnsFile(Section):
 
 
 class DemoPairs(Section):
-    """Sentence pairs of the demo language."""
+    """Sentence pairs that the demo grammar generates."""
 
     pairs: Positive = Field(description="number of sentence pairs")
     seed: Seed = Field(default=1, description="random seed; another seed gives other sentences")
@@ -279,8 +281,8 @@ class Tokenizer(Section):
 class Model(Section):
     """The architecture of the Transformer.
 
-    A setting is named by its symbol in Table 3 (Vaswani et al., 2017), or its description gives the
-    symbol.
+    If Table 3 (Vaswani et al., 2017) has a symbol for a setting, the setting has the symbol's name
+    or a description that contains the symbol.
     """
 
     encoder_layers: Layers = _paper("model.encoder_layers", "number of encoder layers, N")
@@ -342,11 +344,11 @@ class Model(Section):
     @model_validator(mode="after")
     def _even(self) -> Self:
         if self.d_model % 2:
-            raise ValueError(
-                f"model.d_model must be even for sines and cosines, but is {self.d_model}"
-            )
+            raise ValueError(f"model.d_model must be even, but is {self.d_model}")
         if self.positions == "rotary" and self.d_k % 2:
-            raise ValueError(f"model.d_k must be even for rotary positions, but is {self.d_k}")
+            raise ValueError(
+                f"model.d_k must be even if model.positions is rotary, but is {self.d_k}"
+            )
         return self
 
 
@@ -380,8 +382,9 @@ class Training(Section):
     max_steps: Positive = _paper("training.max_steps", "total number of optimizer steps")
     max_hours: Hours | None = Field(
         default=None,
-        description="hours of training, including those before a run was resumed, after which the "
-        "run ends as it does at max_steps. A run that has ended can be resumed with a higher value",
+        description="maximum number of hours of training, including the hours before a run was "
+        "resumed; the run then ends as it does at max_steps. A run that has ended can be resumed "
+        "with a higher value",
     )
     batch_tokens: Positive = _paper(
         "training.batch_tokens",

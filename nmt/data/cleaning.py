@@ -1,6 +1,6 @@
 """Normalizes text, and defines the rules by which training pairs are dropped.
 
-`normalize` is applied to everything that a model reads or writes. The rules apply only to training
+`normalize` is applied to all text that a model reads or writes. The rules apply only to training
 pairs. `stages/clean.py` counts the pairs that each rule drops, so that nothing is dropped
 silently. No pair is dropped merely because it is unusual.
 """
@@ -54,8 +54,8 @@ def normalize(text: str) -> str:
 
     The result is in Unicode NFC. Each run of white space becomes one space, and leading and
     trailing white space is removed. Soft hyphens, zero-width spaces, word joiners, byte order marks
-    and control characters are removed. Lone surrogates become U+FFFD. Nothing else changes; for
-    example, case and zero-width joiners and non-joiners are kept. The function is idempotent.
+    and control characters are removed. Lone surrogates become U+FFFD. Letter case is kept, and so
+    are zero-width joiners and non-joiners. The function is idempotent.
 
     >>> normalize(" Mu\u0308ller\tund\r\nSo\x00hn,\u00a0Do\u00adnau\u200b\n")
     'Müller und Sohn, Donau'
@@ -80,7 +80,7 @@ def needs_repair(text: str) -> bool:
 
 
 def has_odd_spacing(text: str) -> bool:
-    """Returns whether `normalize` changes spacing in a text other than tabs and line endings."""
+    """Returns whether `normalize` changes the spacing of a text, apart from tabs and line ends."""
     return _ODD_SPACING.search(text) is not None
 
 

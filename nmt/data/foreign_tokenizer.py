@@ -13,10 +13,10 @@ _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # in the order of their ids
 def adapted(model: bytes) -> bytes:
     """Returns a SentencePiece model whose special and byte pieces have the ids that nmt expects.
 
-    The other pieces follow in their original order. Normalization, pieces and scores are kept, so
-    every text is split into the same pieces as before. Pieces for PAD, BOS and EOS are added if the
-    model lacks them. Text that the model encodes as unknown pieces is still encoded as unknown
-    pieces.
+    All other pieces come after the special and byte pieces, in their original order. Normalization,
+    pieces and scores are kept, so the returned model splits every text into the same pieces as
+    `model`. Pieces for PAD, BOS and EOS are added if the model lacks them. Text that the model
+    encodes as unknown pieces is still encoded as unknown pieces.
 
     Args:
         model: content of the file of a BPE or unigram model.

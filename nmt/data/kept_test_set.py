@@ -1,7 +1,7 @@
 """Stores the text of `data.test` in the prepared data and in every run trained on that data.
 
-Evaluation and reports read this copy, never the files that a model's configuration names, because a
-model may come from an untrusted source.
+Evaluation and reports read this stored text, never the files that a model's configuration names,
+because a model may come from an untrusted source.
 """
 
 import shutil

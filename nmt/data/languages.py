@@ -1,10 +1,10 @@
 """Checks whether language codes are valid and whether texts are in the expected languages.
 
-Some languages are recognized by their most frequent words. For all other languages, this module
-compares the frequencies of character trigrams, which depend more on the language than on the topic.
-In a test with the messages of one program in 30 languages, every sample of at least 20 lines was at
-least 1.35 times as similar to text in its own language as to text in any other language. This holds
-even for Portuguese and Spanish.
+Some languages are recognized by their most frequent words. In any language, texts can be compared
+by the frequencies of character trigrams, which depend more on the language than on the topic. This
+comparison was tested with the messages of one program in 30 languages, including Portuguese and
+Spanish. Every sample of at least 20 lines was at least 1.35 times as similar to text in its own
+language as to text in any other language.
 """
 
 import locale
@@ -73,9 +73,9 @@ def code_problem(tag: str) -> str | None:
 def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
     """Returns a warning for each corpus that does not seem to be in the expected languages.
 
-    The corpora are first checked for the frequent words in `_WORDS`. Each corpus that passes this
-    check is then compared with the first corpus that passes it. The comparison also finds problems
-    in languages that are not in `_WORDS`.
+    The corpora are first checked for the frequent words in `_WORDS`. Each corpus without a warning
+    is then compared by trigrams with the first corpus without a warning. The trigrams also reveal
+    problems in languages that are not in `_WORDS`.
 
     Args:
         corpora: name, source lines and target lines of each corpus.
@@ -129,11 +129,11 @@ def _known_language(lines: Iterable[str]) -> str | None:
 
 
 def wrong_languages(*texts: tuple[str, Sequence[str], str]) -> str | None:
-    """Returns a warning if files seem to be in other languages than they should be, or None.
+    """Returns a warning if files do not seem to be in the expected languages, or None.
 
     Args:
-        texts: the name and the lines of each file, and the code of the language that it should be
-            in. Only the languages in `_WORDS` are recognized.
+        texts: the name, the lines and the expected language code of each file. Only the languages
+            in `_WORDS` are recognized.
     """
     wanted = [re.split("[-_]", code.lower())[0] for _, _, code in texts]
     found = [
@@ -155,7 +155,7 @@ def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> li
     """Returns a warning for each corpus whose sides seem swapped or in the wrong language.
 
     Each side of a corpus should be more similar to the same side of the first corpus than to the
-    other side.
+    opposite side of the first corpus.
     """
     profiles = [(name, [profile(side) for side in sides]) for name, *sides in corpora]
     found = []

@@ -111,8 +111,8 @@ def one_per_row(pairs: Sequence[TokenPair]) -> Batch:
 def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
     """Groups pairs of similar length into batches; yields each batch as a list of indices.
 
-    The longest pairs come first. With one pair per row, a batch has at most `tokens` tokens per
-    side, including padding, unless it consists of a single longer pair.
+    Batches of long pairs are yielded first. With one pair per row, a batch has at most `tokens`
+    tokens per side, including padding, unless the batch consists of a single longer pair.
     """
     order = sorted(range(len(pairs)), key=lambda i: (max(map(len, pairs[i])), len(pairs[i].target)))
     while order:
@@ -168,16 +168,18 @@ def _lengths(pairs: Sequence[TokenPair]) -> np.ndarray:
 
 
 def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """Assigns each pair to the first bin that has enough space for it on both sides.
+    """Assigns each pair to the first bin that has enough space for the pair on both sides.
+
+    A bin is a block or, for a pair that is longer than a block, a whole row.
 
     Args:
         lengths: (2, pairs) numbers of tokens of each source and target.
-        columns: size of a bin that is a whole row, in tokens per side.
-        block: size of all other bins, in tokens per side.
+        columns: size of a row, in tokens per side.
+        block: size of a block, in tokens per side.
 
     Returns:
         Two arrays: (pairs,) int64, the index of each pair's bin; (bins,) bool, whether the bin is a
-        whole row. A pair longer than `block` gets a bin that is a whole row.
+        whole row.
     """
     count = lengths.shape[1]
     source_free, target_free = np.zeros((2, count), dtype=np.int64)

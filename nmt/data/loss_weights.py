@@ -1,7 +1,7 @@
 """Computes the loss weights, by which the losses of the target tokens are multiplied.
 
-The plan divides the loss of a step by the sum of the weights of the step's target tokens.
-Therefore `pair_weights` must be consistent with `token_weights`.
+`pair_weights` must be consistent with `token_weights`, because the plan divides the loss of a step
+by the sum of the weights of the step's target tokens.
 """
 
 import numpy as np

@@ -1,16 +1,17 @@
 """Selects the pairs for each step and divides them into micro-batches (the plan).
 
-The plan is a pure function of (prepared data, seed, batch_tokens, micro_batches, step). The shards
-are permuted in each epoch and taken in windows of about a million pairs, so that training on a
-corpus of any size starts within seconds and needs only a few bytes of memory per pair. A window is
-shuffled and cut into steps, and each step into micro-batches of nearly equal size.
+The plan of a step depends only on the prepared data, the seed, `batch_tokens`, `micro_batches` and
+the number of the step. The shards are permuted in each epoch and taken in windows of about a
+million pairs. Therefore training on a corpus of any size starts within seconds, and the plan needs
+only a few bytes of memory per pair. A window is shuffled and cut into steps, and each step is cut
+into micro-batches with nearly equal numbers of tokens.
 
-This differs from Vaswani et al. (2017, §5.1), who batch pairs of similar length to avoid padding.
-Here there is little padding anyway, because `layout` packs several pairs into a row. Besides, a
-step whose pairs all have similar lengths gives a worse estimate of the gradient. (On Multi30k, with
-d_model 128 and steps of 2048 tokens, the nll after 300 steps was 4.15 with mixed lengths and 4.67
-with similar lengths. In Tensor2Tensor, a step also mixes lengths, because each GPU has its own
-batch.)
+Vaswani et al. (2017, §5.1), in contrast, batch pairs of similar length to avoid padding. The plan
+mixes lengths, because `layout` avoids most padding by packing several pairs into a row, and because
+a step whose pairs all have similar lengths gives a worse estimate of the gradient. On Multi30k,
+with d_model 128 and steps of 2048 tokens, the nll after 300 steps was 4.15 nats per token with
+mixed lengths and 4.67 with similar lengths. In Tensor2Tensor, a step also mixes lengths, because
+each GPU has its own batch.
 """
 
 import hashlib
@@ -151,7 +152,7 @@ class Plan:
 
 
 def epoch_size(shards: Sequence[Shard], batch_tokens: int) -> tuple[int, int]:
-    """Returns the mean number of target tokens per epoch, and about how many steps they take."""
+    """Returns the mean number of target tokens and the approximate number of steps per epoch."""
     source = sum(len(shard.source.values) * shard.weight for shard in shards)
     target = sum(len(shard.target.values) * shard.weight for shard in shards)
     return round(target), max(1, round(max(source, target) / batch_tokens))
@@ -198,7 +199,7 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
 
 
 def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Returns, for each pair, the index at which a step that starts with it would end: (pairs,).
+    """Returns the end (exclusive) of a step that would start with pair i, for each i: (pairs,).
 
     Args:
         lengths: (pairs,) number of source tokens, or of target tokens, of each pair.

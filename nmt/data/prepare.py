@@ -47,10 +47,10 @@ def prepare(
         processes: maximum number of processes, or None for `workers.default_processes`.
 
     Raises:
-        InputError: a corpus cannot be read, the vocabulary size does not suit the text or the
-            given tokenizer, another process is preparing the same directory, a run was trained on
-            data that would be replaced, or the directory has files or links that nmt prepare did
-            not create.
+        InputError: a corpus cannot be read, or the vocabulary size does not suit the text or the
+            given tokenizer. The error is also raised if another process is preparing the same
+            directory, if a run was trained on data that would be replaced, or if the directory has
+            files or links that nmt prepare did not create.
         Stopped: a signal was received; the next call continues the work.
     """
     began = time.monotonic()
@@ -95,8 +95,8 @@ def prepare(
 def _locked(job: Job) -> Iterator[None]:
     """Locks the data directory.
 
-    If the block fails before any work is done, removes the lock file and the folders that this
-    function created.
+    If the block fails before any work is done, the lock file and the folders that this function
+    created are removed.
     """
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
@@ -114,9 +114,7 @@ def _locked(job: Job) -> Iterator[None]:
 
 
 def run_stages(job: Job, note: Note) -> dict[str, Any]:
-    """Runs all stages before `publish`.
-
-    The stages turn the corpora into the files that `publish` moves to the data directory.
+    """Runs all stages except `publish`, which moves their files to the data directory.
 
     Returns:
         The manifest of the data.

@@ -27,7 +27,7 @@ _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa
 
 @dataclass(frozen=True)
 class Side:
-    """The token ids of one side of a shard; `side[i]` contains the ids of pair i and ends with EOS.
+    """The token ids of one side of a shard, where `side[i]` has the ids of pair i, including EOS.
 
     An additional column with one number per target token is also stored as a `Side`.
     """

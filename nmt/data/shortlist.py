@@ -1,8 +1,8 @@
 """Learns and applies a shortlist: the target tokens that each source token may be translated into.
 
 A decoding step needs only the logits of likely tokens: the most frequent tokens and the most likely
-translations of the source tokens. The most frequent tokens are always candidates, so the table of
-translations is learned only for the other tokens, with IBM Model 1 (Brown et al., 1993). EOS, which
+translations of the source tokens. The most frequent tokens are always candidates. For all other
+target tokens, a table of translations is learned with IBM Model 1 (Brown et al., 1993). EOS, which
 every source contains, serves as the empty word of Model 1.
 
 In array shapes, V is the vocabulary size, N the number of most frequent tokens, and K the number of
@@ -41,10 +41,10 @@ class Shortlist:
     translations: NDArray[np.int32]  # (V, K) most likely first; PAD_ID if there are fewer than K
 
     def candidates(self, source: Sequence[int], always: Collection[int]) -> NDArray[np.int64]:
-        """Returns the ids of the target tokens that a source may be translated into, sorted.
+        """Returns the sorted ids of the target tokens that `source` may be translated into.
 
-        These are the special ids, the ids in `always`, the source tokens themselves (for names that
-        are copied), the most frequent tokens, and the translations of the source tokens.
+        The result contains the special ids, the ids in `always`, the source tokens themselves (for
+        names that are copied), the most frequent tokens, and the translations of the source tokens.
 
         Args:
             source: token ids of one or more sources.
@@ -116,10 +116,10 @@ def learn_shortlist(
 class _Model1:
     """IBM Model 1 for the rare target tokens.
 
-    A cell consists of a source token and a rare target token in the same sentence pair. Cells are
-    stored in arrays, in which all cells of one occurrence of a target token are contiguous; they
-    form a group. A link is the number source * V + target, which identifies the tokens of a cell;
-    many cells may have the same link.
+    A cell consists of a source token and a rare target token in the same sentence pair. The cells
+    of one occurrence of a target token form a group, and a group is contiguous in every array of
+    cells. A link is the number source * V + target, which identifies the two tokens of a cell. Many
+    cells may have the same link.
     """
 
     def __init__(self, shards: Sequence[tuple[Side, Side]], is_rare: NDArray[np.bool_]):

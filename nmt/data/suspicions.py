@@ -1,8 +1,8 @@
 """Warns about training text that looks faulty.
 
-The figures below were measured on six sets of 2,000 English-German pairs: news, parliamentary
-debates, talks, captions, Wikipedia and short sentences. To avoid false warnings, each threshold is
-far from the values of both clean and faulty text.
+The figures in this module were measured on six sets of 2,000 English-German pairs: news,
+parliamentary debates, talks, captions, Wikipedia and short sentences. To avoid false warnings, each
+threshold is far from the values of both clean and faulty text.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Trains and applies the BPE tokenizer, which has one vocabulary for both languages.
 
-`Tokenizer.encode` first applies `cleaning.normalize`; `with_eos` appends EOS. The SentencePiece
-model itself does not normalize text. Its vocabulary includes all 256 bytes, so that every text is
-encoded without unknown tokens and `decode(encode(text)) == normalize(text)`.
+`Tokenizer.encode` first applies `cleaning.normalize`; `with_eos` appends EOS. A SentencePiece model
+that nmt trains does not normalize text itself. Its vocabulary includes all 256 bytes, so that every
+text is encoded without unknown tokens and `decode(encode(text)) == normalize(text)`.
 
 A tokenizer may come from an untrusted source. Up to version 0.2.1, sentencepiece crashes on some
 damaged models (see issues 1263, 1269 and 1308 of sentencepiece). Versions 0.2.2 and 0.2.3 did not
@@ -63,10 +63,10 @@ class Tokenizer:
         vocabulary_size: number of token ids; the ids start at 0.
         model: content of the model file.
         symbols: the strings in the setting `tokenizer.symbols`; each is a single token.
-        has_bytes: whether the vocabulary contains byte tokens. Characters that are not in the
-            vocabulary are then encoded as bytes, otherwise as UNK.
+        has_bytes: whether the vocabulary contains byte tokens. Without byte tokens, characters that
+            are not in the vocabulary are encoded as UNK.
         normalize: the function that `encode` applies to a text first. Callers of `decode` also
-            apply it to the decoded text.
+            apply `normalize` to the decoded text.
     """
 
     normalize = staticmethod(normalize)
@@ -112,7 +112,7 @@ class Tokenizer:
     def _checked_symbols(self) -> tuple[str, ...]:
         """Checks the pieces; returns the symbols, which lie between the special and byte pieces.
 
-        A SentencePiece model without byte pieces, which nmt did not train, has no symbols.
+        A SentencePiece model without byte pieces comes from another source and has no symbols.
 
         Raises:
             ValueError: the special or byte pieces do not have the ids that nmt assigns, or the
@@ -206,7 +206,7 @@ class Tokenizer:
         ]  # fmt: skip
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the piece of each id; U+2581 stands for a space, and <0x41> for the byte 0x41."""
+        """Returns the piece of each id, with U+2581 for a space and <0x41> for the byte 0x41."""
         return self._processor.id_to_piece([int(i) for i in ids])
 
 

@@ -1,10 +1,10 @@
-"""Calls functions in worker processes. The functions return nothing, but write files.
+"""Calls functions in worker processes. The functions return None and write files.
 
 Each worker runs one call at a time. Workers are spawned, because Arrow and torch start threads, and
 a process that is forked from a process with threads can hang. All workers are killed if a call
 fails, if a worker is killed, or if a signal stops this process. If this process is killed, the
-workers end by themselves. A function may thus be interrupted at any point and called again later.
-So that no incomplete files remain, it must write to temporary files and rename them.
+workers end by themselves. Therefore a function may be interrupted at any point and called again
+later. Functions must write to temporary files and rename them, so that no incomplete file remains.
 """
 
 import contextlib

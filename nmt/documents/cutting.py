@@ -14,11 +14,11 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
 
     Args:
         name: name of the parameter, for the error message.
-        others: names the other accepted types in the error message, such as "a string or ".
+        others: other accepted types, for the error message, such as "a string or ".
 
     Raises:
-        ArgumentError: `texts` is a single string, a set, a mapping or not iterable, or an item is
-            not a string.
+        ArgumentError: the value of `texts` is a single string, a set, a mapping or not iterable, or
+            an item is not a string.
     """
     try:
         is_other = isinstance(texts, str | bytes | set | frozenset | Mapping)

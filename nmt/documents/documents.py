@@ -43,7 +43,7 @@ class Document:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of `sentences` into an n-best list for the document.
 
-        Each translation has as many lines as the document. In the links of a translation, words are
+        Each translation has as many lines as the document. In the word-alignment links, words are
         numbered across all lines.
         """
         rest, before, of_lines = iter(found), 0, []

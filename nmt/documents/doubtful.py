@@ -2,7 +2,7 @@
 
 Models produce such translations for short, unusual or garbled input (hallucinations; Raunak et al.,
 2021). The checks are conservative: on 29,000 captions with human translations, in both directions,
-they flag only two, both with the source "@@". The checks detect no other errors or omissions.
+they flag only two, both with the source "@@". The checks detect no other errors, such as omissions.
 """
 
 import re
@@ -27,9 +27,9 @@ def is_doubtful(source: str, translation: str) -> bool:
 
     A translation is repetitive in two cases: it has at least 3 repetitions and at least 2 more than
     the source (see `repetitions`), or a letter occurs five times in a row in the translation but
-    not in the source. A translation is too long if length + 10 > 4 * (source length + 10). Data
-    cleaning applies the same ratio to training pairs, but here lengths are in UTF-8 bytes instead
-    of characters, because a Chinese character carries more content than a letter.
+    not in the source. A translation is too long if its length + 10 exceeds
+    4 * (source length + 10). Data cleaning applies the same limit to lengths in characters. Here
+    lengths are in UTF-8 bytes, because a Chinese character carries more content than a letter.
     """
     long, short = (len(text.encode(errors="replace")) for text in (translation, source))
     if long + RATIO_MARGIN > MAX_RATIO * (short + RATIO_MARGIN):
@@ -43,7 +43,7 @@ def is_doubtful(source: str, translation: str) -> bool:
 def repetitions(text: str) -> int:
     """Counts the consecutive repetitions of the most repeated sequence of up to 16 words.
 
-    If this sequence is a single word, the result is one less than the number of repetitions.
+    If this sequence is a single word, the result is the number of repetitions minus one.
 
     >>> repetitions("a b a b a b"), repetitions("no, no, no")
     (3, 2)

@@ -25,9 +25,9 @@ Form = Literal["html", "xml"]
 
 
 def _runs(tokens: list[Token]) -> list[list[Token]]:
-    """Splits tokens into lists to translate separately; each list has both tags of its elements.
+    """Splits tokens into lists that are translated separately and whose tags match.
 
-    A tag without a partner in its list becomes a list by itself.
+    A tag without a matching tag in its list becomes a list by itself.
     """
     blocks: list[list[Token]] = [[]]
     for token in tokens:
@@ -52,7 +52,7 @@ def _runs(tokens: list[Token]) -> list[list[Token]]:
 
 
 def _partners(run: list[Token]) -> dict[int, int]:
-    """Maps the index of each tag to the index of its partner, if its partner is in `run`."""
+    """Maps the index of each tag to the index of its matching tag, if `run` contains both."""
     partners: dict[int, int] = {}
     opened: list[int] = []
     names: dict[str, int] = {}  # number of open elements with each name
@@ -74,7 +74,7 @@ class _Unit:
     """A sequence of text and tags that is translated separately.
 
     Attributes:
-        text: the text without tags; "" if there are no words.
+        text: the text without tags; empty if there are no words.
     """
 
     def __init__(self, run: list[Token], line: int):
@@ -149,7 +149,7 @@ class _Unit:
 
 
 def _give_space_to_text(points: list[Point]) -> None:
-    """Moves the last space among the points between two words from its point to the text."""
+    """Moves the space of the last point with `space_before` into the text before that point."""
     for last in reversed(range(len(points))):
         if points[last].space_before:
             points[last].space_before = False
@@ -177,8 +177,8 @@ def _without_empty(run: list[Token]) -> list[Token]:
 class Markup:
     """Splits HTML or XML into sentences and inserts their translations into the markup.
 
-    `translate_markup` is simpler to use. With this class, sentences of several documents can be
-    translated in the same batch. The sentences must be translated with the option `align`.
+    Use this class to translate sentences of several documents in the same batch; in all other
+    cases, `translate_markup` is simpler. The sentences must be translated with the option `align`.
 
     Args:
         language: language of the text, such as "de", which determines how the text is split.
@@ -248,7 +248,7 @@ def translate_markup(
     Plain text without tags is translated line by line, as with `Document`.
 
     Raises:
-        ArgumentError: `texts` is not a list of strings. See also `Translator.n_best`.
+        ArgumentError: the argument `texts` is not a list of strings. See also `Translator.n_best`.
     """
     aligned = SearchOptions.of(options, {"align": True, "n_best": 1})
     language = translator.config.data.source_language

@@ -61,10 +61,10 @@ def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
     """Returns a pattern that matches one complete token.
 
     Args:
-        letter: pattern of the first letter of a name.
+        letter: pattern of the first letter of an element name.
         others: pattern of comments, processing instructions and document type declarations.
-        not_bogus: more alternatives, such as "|DOCTYPE", for text after "<!" that does not begin a
-            bogus comment. A bogus comment ends at the first ">".
+        not_bogus: more alternatives of the pattern, such as "|DOCTYPE", for text after "<!" that
+            does not begin a bogus comment. A bogus comment ends at the first ">".
     """
     return re.compile(
         rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"

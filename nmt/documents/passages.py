@@ -14,7 +14,7 @@ Progress = Callable[[int], object]  # called with the number of newly translated
 
 
 class Translates(Protocol):
-    """The interface of Translator that this module uses."""
+    """The part of the interface of `Translator` that this module uses."""
 
     tokenizer: Tokenizer
     config: Config
@@ -37,13 +37,13 @@ class Passage:
     tag is copied to the start of every sentence.
 
     Args:
-        tag: the tag to use if the text does not begin with a tag; "" for no tag.
-        language: language of the text, which determines how the text is split into sentences.
-            None: the text is a single sentence.
+        tag: the tag to use if the text does not begin with a tag; may be empty.
+        language: language of the text, which determines how the text is split into sentences, or
+            None for a text that is a single sentence.
 
     Attributes:
         sentences: the sentences, each beginning with the tag.
-        tag: the tag at the start of every sentence; "" if there is none.
+        tag: the tag at the start of every sentence; may be empty.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, tag: str = "", language: str | None = None):
@@ -62,7 +62,7 @@ class Passage:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of the sentences into an n-best list, best first.
 
-        In the joined links, words are numbered within the whole text and the whole translation.
+        In the word-alignment links, words are numbered within the whole text and its translation.
         """
         before, parts = self._own_words, []
         for sentence, translations in zip(self._sentences, found, strict=True):
@@ -87,7 +87,7 @@ class Passage:
 
 
 def later(found: Translation, words: int) -> Translation:
-    """Returns the translation with the source words of its links shifted by `words`."""
+    """Returns the translation with `words` added to the source word index of each link."""
     if found.alignment is None:
         return found
     return replace(found, alignment=[(source + words, to) for source, to in found.alignment])
@@ -109,11 +109,11 @@ def translate_passages(
     """Translates the sentences of all passages together.
 
     Args:
-        prefixes: one prefix per passage, for the first sentence of the passage; None: no prefixes.
+        prefixes: one prefix per passage, for the first sentence of the passage, or None.
         progress: see `Translator.n_best`.
 
     Returns:
-        For each passage, the n-best list of each sentence.
+        For each passage, a list with the n-best list of each sentence.
     """
     sentences = [sentence for passage in passages for sentence in passage.sentences]
     forced: str | list[str] = ""

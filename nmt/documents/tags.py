@@ -1,11 +1,12 @@
 """Places the tags of a source text in its translation by word alignment.
 
 Each word of the translation is aligned with one word of the source. An element is placed around the
-longest sequence of target words that are aligned with the element's source words. If there are no
-such words, the element is placed around the free target word nearest to the element's relative
-position in the source. Siblings never share a word, and children stay within their parent. If no
-word is left for an element, or if the element is nested too deeply, the element is placed around
-the whole translation. As a result, every tag occurs exactly once, and the nesting stays valid.
+longest sequence of target words that are aligned with the element's source words. If no free
+target word is aligned with these source words, the element is placed around the free target word
+nearest to the element's relative position in the source. Siblings never share a word, and children
+stay within their parent. If no word is left for an element, or if the element is nested too deeply,
+the element is placed around the whole translation. Therefore every tag occurs exactly once, and the
+nesting stays valid.
 """
 
 import html
@@ -35,7 +36,7 @@ class Point:
     is_after_space: bool = False  # the space next to the point comes before it in the text
 
     def written(self, is_first: bool) -> str:
-        """Returns the markup and its space, which comes after the markup if `is_first` is true."""
+        """Returns the markup with its space, if any; the space is last if `is_first` is true."""
         space = " " if self.space_before or (is_first and self.space_after) else ""
         return self.raw + space if is_first else space + self.raw
 
@@ -54,7 +55,7 @@ class Element:
 
     @property
     def elements(self) -> list["Element"]:
-        """The children that are elements."""
+        """The children that are elements, not points."""
         return [child for child in self.children if isinstance(child, Element)]
 
 
@@ -144,7 +145,7 @@ class _Placing:
         Ranges of equal length are in reverse text order.
 
         Args:
-            words: numbers of source words.
+            words: indices of source words.
             free: 1 for each free target word and 0 for each other word, starting at word `begin`.
         """
         linked = sorted(to for word in words for to in self._linked(word, begin, begin + len(free)))
@@ -212,7 +213,7 @@ class _Placing:
     ) -> list[tuple[int, int, Element | Point]]:
         """Returns each child of `parent` as (begin, end, child), sorted by begin.
 
-        begin and end are the child's character range in the translation.
+        The character range of the child in the translation extends from begin to end.
         """
         found: list[tuple[int, int, Element | Point]] = []
         first, after = self.source.words(parent.begin, parent.end).start, begin
@@ -252,7 +253,8 @@ class _Placing:
     def _touches(self, at: int, *, before: bool) -> bool:
         """Returns whether index `at` is between a source word and its punctuation.
 
-        `before`: whether the punctuation comes before the index, not after it.
+        Args:
+            before: True for punctuation before the index, False for punctuation after the index.
         """
         words = self.source.words(at - 1, at + 1)
         if not words:
@@ -265,9 +267,8 @@ class _Placing:
         """Returns the character index at which a point is placed in the translation.
 
         Args:
-            after: index in the translation where the words before the point end, according to the
-                alignment. If none of these words is aligned, `after` is the beginning of the
-                parent.
+            after: index in the translation at which the last aligned word before the point ends,
+                or at which the parent begins if no word before the point is aligned.
             end: end of the parent in the translation.
         """
         letters = self.source.letters

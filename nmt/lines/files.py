@@ -16,7 +16,7 @@ from nmt.storage.opening import compressed, opened
 
 @contextlib.contextmanager
 def opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Opens a file, or standard input if `path` is None; decompresses files other than pipes."""
+    """Opens a file, or standard input if `path` is None; decompresses files, but not pipes."""
     if path is None:
         if sys.stdin is None:
             raise ArgumentError("Standard input is closed. Specify a file with {input}.")
@@ -47,8 +47,8 @@ def check_output(
 
     Args:
         name: the parameter that specifies the path.
-        read: the input files, which the output must not overwrite: for each, the name of its
-            parameter, and its path or file descriptor.
+        read: the input files, which the output must not overwrite. Each item consists of the name
+            of a parameter and the path or descriptor of the file.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():

@@ -48,7 +48,7 @@ class LineReader:
     """
 
     def __init__(self, source: Readable, name: str, strict: bool, before: int = 0):
-        """`before`: number of lines that precede `source` in the whole input."""
+        """Numbers the lines of `source` from `before` + 1, for messages."""
         self.name, self.strict = name, strict
         self.invalid_lines = 0
         self._arrivals = _Arrivals(source, name)
@@ -76,7 +76,7 @@ class LineReader:
                 return
 
     def _parts(self, data: bytes | None) -> Iterator[LinePart]:
-        """Yields the lines that `data` completes; `data` is None at a pause and b"" at the end."""
+        """Yields the lines that `data` completes, with None at a pause and b"" at the end."""
         *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
         for line in lines:
             yield self._part(line.removesuffix(b"\r"), True)
@@ -151,7 +151,7 @@ class _Arrivals:
     """Reads a stream's bytes as they arrive and detects pauses; decompresses gzip, bzip2 and xz.
 
     Pipes and terminals are read without Python's buffering, which would wait for a full buffer.
-    Other streams (compressed files, bytes in memory) never pause.
+    All other streams, such as compressed files and bytes in memory, never pause.
     """
 
     def __init__(self, source: Readable, name: str):
@@ -163,7 +163,7 @@ class _Arrivals:
                 self.descriptor = source.fileno()
 
     def read(self, patience_s: float | None) -> bytes | None:
-        """Returns some bytes, b"" at the end, or None if none arrive for `patience_s` seconds."""
+        """Returns the next bytes, b"" at the end, or None after a pause of `patience_s` seconds."""
         if isinstance(self.source, Typed) and patience_s is not None:
             return None  # the line is translated before the next prompt
         try:

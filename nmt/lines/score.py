@@ -26,10 +26,10 @@ def run_score(
     """Yields the output lines of `nmt score`, then calls `note` with the perplexities.
 
     Args:
-        each_token: for each line, yield the log-probabilities of its tokens, as tab-separated pairs
-            `piece value`, instead of their sum.
-        precision: precision of the model; None: fp32 on every device. Logits are always computed
-            in fp32.
+        each_token: whether to yield the log-probability of each token, as tab-separated pairs
+            `piece value`, instead of the sum for each line.
+        precision: precision of the model, or None for fp32 on every device. Logits are always
+            computed in fp32.
         note: called with each user-facing message.
 
     Raises:

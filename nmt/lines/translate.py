@@ -70,16 +70,16 @@ def run_translate(
         prefix_file: file with one prefix per input line. The translation of the input line begins
             with the prefix. An empty line means no prefix.
         alignment: output file with one line of word links per output line, such as "0-0 1-2" (pairs
-            of source word and target word; see `nmt.decoding.alignment`). If "-", no file is
-            written, and only the `jsonl` output contains the links.
+            of source word and target word; see `nmt.decoding.alignment`). With "-" as the value, no
+            file is written, and only the `jsonl` output contains the links.
         shard: the part of the input lines to translate. The concatenated outputs of all shards are
             equal to the output for the whole input.
         shortlist: see `Translator.load`.
         note: called with each user-facing message.
 
     Raises:
-        InputError: a file cannot be opened, options are out of range or conflict, UTF-8 is invalid
-            and `options.strict` is set, or the numbers of prefixes and lines differ.
+        InputError: a file cannot be opened, options are out of range or conflict, the numbers of
+            prefixes and lines differ, or `options.strict` is set and the input is not valid UTF-8.
         NoModelError: there is no usable model.
         BrokenPipeError: the program that reads the output has closed the pipe.
     """
@@ -163,13 +163,13 @@ def translate_stream(
             suspicious translations.
         prefix_file: see `run_translate`.
         links: the file to which the alignment is written; requires `options.search.align`.
-        lines: which lines of the whole input `source` contains, as a half-open range counted from
-            0. The end is None if `source` extends to the end of the input.
+        lines: the lines of the whole input that `source` contains, as a half-open range counted
+            from 0. The end is None if `source` extends to the end of the input.
         bar: a progress bar that counts lines.
 
     Raises:
-        InputError: UTF-8 is invalid and `options.strict` is set, a compressed file is damaged, or
-            the numbers of prefixes and lines differ.
+        InputError: a compressed file is damaged, the numbers of prefixes and lines differ, or
+            `options.strict` is set and the input is not valid UTF-8.
         BrokenPipeError: the program that reads `target` has closed the pipe.
     """
     reader = LineReader(source, name, options.strict, before=lines[0])
@@ -244,10 +244,7 @@ def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -
 def _progress(
     bar: "tqdm[Any] | None", window: Sequence[LinePart], passages: Sequence[Passage]
 ) -> Progress | None:
-    """Returns a callback that advances the bar by lines when sentences have been translated.
-
-    Returns None if there is no bar.
-    """
+    """Returns a callback that advances the bar as sentences are translated, or None without bar."""
     if bar is None:
         return None
     lines = sum(part.ends_line for part in window)
@@ -419,8 +416,8 @@ class _Prefixes:
 def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
     """Converts BrokenPipeError to ArgumentError if the output is a file.
 
-    Only the alignment can then be a broken pipe, and the error explains why the output file is
-    missing. If the output is a pipe too, BrokenPipeError is raised as usual.
+    If the output is a file, only the alignment can be a broken pipe. The error explains why the
+    output file is missing. If the output is also a pipe, BrokenPipeError is re-raised.
     """
     try:
         yield

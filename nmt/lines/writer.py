@@ -54,8 +54,8 @@ class LineWriter:
 
     Args:
         before: number of lines in the whole input that precede the first line to write.
-        language: language of the input, used to detect lines with several sentences; None: such
-            lines are not detected.
+        language: language of the input, used to detect lines with several sentences. If None,
+            lines with several sentences are not detected.
 
     Attributes:
         lines_in_parts: number of lines so far that exceed the maximum length.
@@ -98,7 +98,7 @@ class LineWriter:
                 self.links.flush()
 
     def _lines_of(self, window: TranslatedWindow) -> tuple[list[str], list[Translation]]:
-        """Returns the output for the input lines that end in a window, and their translations."""
+        """Returns the output and the translations of the input lines that end in a window."""
         complete: list[Translation] = []
         lines: list[str] = []
         for part, (translations, is_cut, is_lost) in zip(*window, strict=True):

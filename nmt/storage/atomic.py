@@ -1,9 +1,9 @@
 """Writes files and directories atomically.
 
-A file or directory gets its final name only when it is complete. After a power failure or
-`kill -9`, a path therefore has either its old or its new content, but a temporary file or
-directory, whose name begins with `PREFIX`, may be left behind. The next process that writes to the
-same directory removes it. Temporary files of running processes are locked and are not removed.
+A file or directory gets its final name only when it is complete. Therefore a path has either its
+old or its new content, even after a power failure or `kill -9`. An interrupted process may leave a
+temporary file or directory, whose name begins with `PREFIX`. The next process that writes to the
+parent directory removes these temporary files, unless they are locked by a running process.
 """
 
 import itertools
@@ -97,8 +97,8 @@ def new_directory(path: Path) -> Iterator[Path]:
 def _mode_of_files(aside: Path) -> int:
     """Returns the permissions of the new path `aside`, which depend only on the umask.
 
-    Files that libraries write may have other permissions. For example, only the owner can read the
-    files that safetensors writes.
+    Files that libraries write may have other permissions: only the owner can read the files that
+    safetensors writes.
     """
     return aside.stat().st_mode & 0o666
 
@@ -117,7 +117,7 @@ def aside(path: Path, word: str) -> Path:
     """Returns a temporary path beside `path`; files left there are removed by `remove_leftovers`.
 
     Args:
-        word: part of the temporary name. Use "new" for the content that will replace `path`, and
+        word: part of the temporary name, such as "new" for the content that will replace `path`, or
             "former" for the content that is replaced.
     """
     return path.with_name(f"{PREFIX}{word}-{path.name}")
@@ -238,8 +238,8 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
             processes.
 
     Raises:
-        InputError: another process holds the lock, or the lock file is not a regular file. In the
-            first case, the message contains the command, process id and host of that process.
+        InputError: the lock file is not a regular file, or another process holds the lock. The
+            message about the lock contains the command, process id and host of that process.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK

@@ -1,7 +1,7 @@
 """Writes and checks manifests, which list the size and the SHA-256 of every file in a directory.
 
-Damage to a file is thus detected before the file is used. A manifest is the file `manifest.json` in
-the directory that it describes. Its keys are `format_version`, `kind`, `files` (with the keys
+The hashes reveal damage to a file before the file is used. A manifest is the file `manifest.json`
+in the directory that it describes. Its keys are `format_version`, `kind`, `files` (with the keys
 `size` and `sha256` for each file name), the additional keys of its kind, and `sha256`. The value of
 `sha256` is the hash of the manifest's canonical JSON (with sorted keys and without spaces),
 computed without this key.
@@ -29,7 +29,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class NewerFormatError(LastingError):
-    """Raised if a newer nmt wrote a file; no older file may be used in its place (status 2)."""
+    """Raised if a newer version of nmt wrote a file; no older file may replace it (status 2)."""
 
 
 def file_hash(path: Path) -> str:
@@ -50,7 +50,7 @@ def write(
     """Writes and returns the manifest of `folder`, whose files must already be complete.
 
     Args:
-        kind: "data", "checkpoint", "model" or another kind that `manifest_form` defines.
+        kind: one of the kinds that `manifest_form` defines, such as "data" or "checkpoint".
         facts: additional keys of the manifest, with their values.
         files: the result of `sizes_and_hashes`, or None to compute it.
     """
@@ -169,9 +169,10 @@ def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = 
 def verified(folder: Path, content: dict[str, Any], name: str) -> Iterator[BinaryIO]:
     """Opens a file that the manifest `content` lists, and checks its hash when the block ends.
 
-    The bytes that the block reads are those that are hashed, so a file that changes later has no
-    effect on them. The block must read forwards, and use what it has read only after its end. If
-    the block raises an InputError, but the file is damaged, the error about the damage replaces it.
+    The hash is computed from the bytes that the block reads, so that a later change of the file has
+    no effect. The block must read the file sequentially, and the data must not be used before the
+    block has ended. If the block raises an InputError and the file is damaged, the error about the
+    damage is raised instead.
 
     Raises:
         NoModelError: the file is missing or differs from the manifest.

@@ -83,7 +83,7 @@ class _Bleu(_Form):
 
 
 class _Original(_Form):
-    """Facts about the original model, see `nmt.reporting.about_model`."""
+    """Facts about the original model (see `nmt.reporting.about_model`)."""
 
     name: str
     parameters: int

@@ -1,8 +1,8 @@
 """Defines the names of files and directories that more than one module uses.
 
-The modules in nmt/runs (for run directories, model directories and checkpoints) and in nmt/data
-(for prepared data) define the paths of these files, and check whether a directory is complete. The
-configuration uses the names to refuse directories that `nmt prepare` or `nmt train` would replace.
+nmt/runs defines the paths of these files in run directories, model directories and checkpoints, and
+nmt/data defines the paths in prepared data. nmt/config uses the names to reject directories that
+`nmt prepare` or `nmt train` would replace.
 """
 
 from nmt.storage.atomic import LOCK

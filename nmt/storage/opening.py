@@ -125,7 +125,8 @@ def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
     """Yields a file that compresses the data written to it, and writes the result to `file`.
 
     Args:
-        suffix: selects the format: .gz, .bz2 or .xz. With any other suffix, nothing is compressed.
+        suffix: suffix of the file name, which selects the format (.gz, .bz2 or .xz). With any other
+            suffix, nothing is compressed.
     """
     if compress := _COMPRESSORS.get(suffix):
         with compress(file) as compressor:
@@ -181,7 +182,7 @@ def check_regular(path: Path) -> None:
     """Rejects pipes, devices and sockets, which cannot be read twice and may block.
 
     Raises:
-        InputError: `path` exists, but is neither a regular file nor a directory.
+        InputError: the path exists, but is neither a regular file nor a directory.
     """
     with contextlib.suppress(OSError, ValueError):
         mode = path.stat().st_mode
@@ -194,8 +195,8 @@ def check_regular(path: Path) -> None:
 def read_lines(path: Path) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 file, plain or compressed, without \n or \r\n.
 
-    Only \n ends a line. If other characters that some programs treat as line endings (such as
-    U+2028, VT or a lone \r) also ended lines, the two sides of a corpus might no longer be aligned.
+    Only \n ends a line. Some programs also treat other characters, such as U+2028, VT or a lone \r,
+    as line endings. Splitting at these characters could misalign the two sides of a corpus.
 
     Raises:
         InputError: the file is missing, damaged or not UTF-8. The message names the file and the
@@ -244,7 +245,7 @@ class Rest:
 
 
 class _Pipe(io.RawIOBase):
-    """A stream of a pipe's bytes, decompressed if necessary; reads only in `readinto`."""
+    """A stream of a pipe's bytes, decompressed if necessary; reads the pipe only on demand."""
 
     def __init__(self, file: io.BufferedReader, name: str):
         self._file, self._name = file, name

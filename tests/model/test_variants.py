@@ -117,5 +117,5 @@ def test_only_a_rotary_model_ignores_where_a_sentence_begins(settings, positions
 
 
 def test_rotary_positions_need_pairs_of_channels(settings):
-    with pytest.raises(InputError, match=r"model\.d_k must be even for rotary positions, but is 7"):
+    with pytest.raises(InputError, match=r"d_k must be even if model\.positions is rotary"):
         settings(model__positions="rotary", model__d_k=7)

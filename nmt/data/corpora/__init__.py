@@ -2,9 +2,9 @@
 
 A corpus is an entry in `data.train`, `data.validation` or `data.test`. Each kind of corpus is a
 subclass of `Kind` in a module of this package. A new kind needs a module, an entry in `_KINDS` and
-a line in `nmt.config.settings`. A setting NAME_column specifies a table column or a JSON key, whose
+a line in `nmt.config.settings`. A setting NAME_column specifies the table column or JSON key whose
 values become the column NAME of the pairs. Unreadable input raises an error that names the file and
-the line. No line is skipped, and no text is cleaned here.
+the line. The readers skip no line and clean no text.
 """
 
 from collections.abc import Iterator
@@ -35,11 +35,11 @@ def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
     Args:
         corpus: an entry in `data.train`, `data.validation` or `data.test`.
         data: section `data` of the configuration, which names the two languages.
-        split: the list in `data` that contains the entry: `train`, `validation` or `test`.
+        split: the list in `data` that contains the entry (`train`, `validation` or `test`).
 
     Raises:
-        InputError: the input cannot be read; the message names the file and the line. The error is
-            raised when that line is reached; `check_corpus` finds most problems in advance.
+        InputError: the input cannot be read. The message names the file and the line. The error is
+            raised when the faulty line is read, but `check_corpus` finds most problems in advance.
     """
     return _nonempty(corpus, _KINDS[corpus.kind()].pairs(corpus.settings, data, split))
 

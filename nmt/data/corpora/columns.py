@@ -18,7 +18,7 @@ _SENTENCES = ("source", "target")
 
 
 def columns_of(settings: Section) -> dict[str, Any]:
-    """Returns a mapping from NAME to the value of each setting NAME_column that is not null."""
+    """Maps NAME to the value of the setting NAME_column, for each such setting that is not null."""
     return {
         key.removesuffix(_SUFFIX): name
         for key, name in settings
@@ -105,7 +105,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
 def pairs_of_table(
     batches: Iterator[pa.Table | pa.RecordBatch], paths: Mapping[str, Sequence[str]], where: str
 ) -> Iterator[TextPair]:
-    """Yields one pair per row of a table; `paths` is the result of `resolve`."""
+    """Yields one pair per row of a table from the columns in `paths`, which `resolve` returned."""
     number = 0  # number of the row
     for batch in batches:
         values = [_values(batch, path, where) for path in paths.values()]

@@ -48,7 +48,7 @@ def _where(settings: config.Hub) -> str:
 
 
 def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence[str]]:
-    """Returns the path in the dataset's schema of each column of the pairs.
+    """Maps each column of the pairs to its path in the schema of the dataset.
 
     By default, the names of the source column and the target column are the language codes. The
     columns may be fields of a struct `translation`.
@@ -91,7 +91,7 @@ def _load(settings: config.Hub) -> Any:
         if isinstance(error, ConnectionError):
             hint, kind = "Check the network connection, or specify a local folder.", StorageError
         elif any(map(_is_of_storage, (error, error.__cause__))):
-            hint, kind = "Free disk space, or allow access.", StorageError
+            hint, kind = "Free up disk space, or check the permissions.", StorageError
         raise kind(f"Cannot load {_where(settings)}: {reason}. {hint}") from None
 
 

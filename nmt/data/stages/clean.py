@@ -2,7 +2,7 @@
 
 Input: the corpora. Output, in `Job.text`: the shards of each corpus with their counts, and a marker
 file with the number of shards, which is written last. Validation and test sets are cleaned first,
-because training pairs that leak one of their pairs are dropped.
+because training pairs that leak a validation or test pair are dropped.
 """
 
 from collections import Counter
@@ -69,8 +69,8 @@ def _clean_corpus(
 def _held_out_pairs(shard: FinishedShard) -> Iterator[tuple[str, str]]:
     """Yields the pairs that `clean_shard` wrote, without the prefix.
 
-    If the corpus has a prefix, each pair is also yielded with source and target exchanged, because
-    the prefix may select a translation direction, and training text may be in the other direction.
+    If the corpus has a prefix, each pair is also yielded with source and target exchanged. The
+    prefix may select a translation direction, and training text may be in the opposite direction.
     """
     batch, prefix = shards.read_text(shard.path), shard.entry.corpus.source_prefix
     sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())
@@ -92,10 +92,11 @@ def clean_shard(
 
     Args:
         pairs: the pairs as read from the corpus.
-        held_out: pairs that training pairs must not leak, or None for validation and test pairs,
-            which are dropped only if a side is empty.
-        output: path of the Arrow file. The counts are written to a file beside it (see `finish`).
-        source_prefix: prepended to each source after the rules are applied.
+        held_out: the pairs that training pairs must not leak. If None, `pairs` are validation or
+            test pairs, which are dropped only if a side is empty.
+        output: path of the Arrow file. The counts are written to a file beside the Arrow file (see
+            `finish`).
+        source_prefix: prefix that is prepended to each source after the rules are applied.
     """
     counts: Counter[str] = Counter()
     kept = []

@@ -20,7 +20,7 @@ def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
 
 
 def in_targets(symbol: str) -> str:
-    """Returns the name of the count that is positive if a shard's targets contain a symbol."""
+    """Returns the name of the count of shards whose targets contain a symbol."""
     return f"{symbol} in targets"
 
 

@@ -1,7 +1,7 @@
 """Removes duplicate training pairs, within a corpus and across corpora.
 
 The first of several equal pairs is kept. Input: the hashes in the shards of training text. Output:
-the file kept.npy beside these shards.
+the file kept.npy in `Job.text`.
 """
 
 import io

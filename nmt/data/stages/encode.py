@@ -1,8 +1,8 @@
 """Turns shards of text into shards of token ids.
 
 Input: the shards of text for training and validation, the masks of the kept training pairs, and the
-tokenizer. Output: the same shards as token ids in `Job.tokens`, each with a file of counts beside
-it. Test sets are not encoded.
+tokenizer. Output: the same shards as token ids in `Job.tokens`, each with a file of counts. Test
+sets are not encoded.
 """
 
 import math
@@ -76,7 +76,7 @@ def encode_shard(
         max_length: maximum number of tokens per side, including EOS, or None for no limit. Longer
             pairs are dropped.
         output: path of the Arrow file, which is not written if no pair is left. The counts are
-            written to a file beside it.
+            written to a file beside the Arrow file (see `finish`).
     """
     batch, limit = shards.read_text(text), math.inf if max_length is None else max_length
     rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)

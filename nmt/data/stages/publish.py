@@ -58,11 +58,11 @@ def refuse_what_is_not_ours(job: Job) -> None:
 def publish(job: Job, described: Collection[str]) -> None:
     """Moves the files to their final paths, then removes `Job.work`.
 
-    If a call is interrupted, another call completes its work.
+    If a call is interrupted, the next call of `publish` moves the remaining files.
 
     Args:
-        described: names of the files in the new manifest; former files that are not in it are
-            removed.
+        described: names of the files in the new manifest. Files of earlier prepared data that are
+            not among these names are removed.
     """
     (job.directory / manifest.NAME).unlink(missing_ok=True)
     for name in (*_PUBLISHED, manifest.NAME):
