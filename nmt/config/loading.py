@@ -163,7 +163,11 @@ def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
 
 
 def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    content, lines = read(path)
+    try:
+        content, lines = read(path)
+    except InputError:
+        _refuse_text(path)
+        raise
     resolved = os.path.realpath(path)
     if resolved in seen:
         cycle = " -> ".join([*seen[seen.index(resolved) :], resolved])
@@ -171,6 +175,7 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
             f'The base files form a cycle: {cycle}. Remove the key "base" from one of them.'
         )
     if not isinstance(content, dict):
+        _refuse_text(path)
         raise InputError(f"{path} has no sections. Add sections such as data and training.")
     origins = {key: f"{path}:{line}" for key, line in lines.items()}
     base = content.pop("base", None)
@@ -187,6 +192,15 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     merged, merged_origins = _read_with_base(path.parent / base, (*seen, resolved))
     _merge(content, (), merged, merged_origins)
     return merged, merged_origins | origins
+
+
+def _refuse_text(path: Path) -> None:
+    """Raises InputError if a file that is not a valid configuration has another file's name."""
+    if path.is_file() and path.suffix not in (".yaml", ".yml"):
+        raise InputError(
+            f"{path} is not a configuration. Specify a YAML file that names your text files, such "
+            "as the example in docs/data.md."
+        )
 
 
 def _merge(
@@ -211,6 +225,7 @@ def _apply(
     override: str, content: dict[str, Any], origins: dict[KeyPath, str], origin: str
 ) -> None:
     dotted, equals, text = override.partition("=")
+    dotted = dotted.strip()
     keys = dotted.split(".")
     if not equals or not all(keys):
         raise InputError(

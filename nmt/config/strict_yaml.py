@@ -73,6 +73,12 @@ _REMEDIES = (  # for parts of PyYAML's messages
         'value with ": " is in quotes.',
     ),
     ("found character '\\t'", " Indent with spaces, not with tabs."),
+    (
+        "expected <block end>",
+        " Check this line and the lines above it: each colon must be followed by a space, and keys "
+        "of the same section must have the same indentation.",
+    ),
+    ("expected ',' or", " Close the bracket or brace that was opened above."),
 )
 
 

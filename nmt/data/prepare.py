@@ -23,7 +23,7 @@ from nmt.data.stages.job import CorpusEntry, Job
 from nmt.data.stages.learn_table import learn_table
 from nmt.data.stages.publish import publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import given_tokenizer, learn_vocabulary
-from nmt.errors import InputError, LastingError, Note, SettingError, Status
+from nmt.errors import InputError, LastingError, Note, SettingError, Status, StorageError
 from nmt.storage import atomic, manifest
 
 
@@ -202,4 +202,8 @@ def _check_input(job: Job, note: Note) -> None:
             note(f"nmt: warning: data.{side}_language: {problem}")
     given_tokenizer(job)
     for entry in job.entries:
-        check_corpus(entry.corpus, data)
+        try:
+            check_corpus(entry.corpus, data)
+        except StorageError as error:  # the setting may come from a base file
+            name = f"data.{entry.split}.{entry.number}"
+            raise StorageError(*(f"{name}: {problem}" for problem in error.problems)) from None

@@ -142,6 +142,23 @@ class PreparedData:
             )
         self._verified.add(shard.path)
 
+    def changed_input(self) -> str | None:
+        """Returns the first local input file that was changed after the data was prepared, or None.
+
+        Only files with another size or with a later modification time are read and hashed.
+        """
+        prepared_at = (self.directory / manifest.NAME).stat().st_mtime
+        for name, facts in self.manifest["inputs"].items():
+            file = Path(name)
+            if not file.is_file():  # the text is no longer needed
+                continue
+            status = file.stat()
+            if status.st_size != facts["size"]:
+                return name
+            if status.st_mtime > prepared_at and manifest.file_hash(file) != facts["sha256"]:
+                return name
+        return None
+
     def mark_used(self, run: Path) -> None:
         """Records that a run was trained on this data, so that `prepare` refuses to replace it.
 

@@ -19,6 +19,7 @@ _PIECES = re.compile(r"\S@@(?: |$)|\u2581| ##\w", re.MULTILINE)
 # A space before a comma or full stop, which no language uses, or quotation marks and hyphens as
 # the Moses tokenizer writes them.
 _TOKENIZED = re.compile(r"\w [,.](?: |$)|&(?:quot|apos|#\d+);|@-@|##AT##", re.MULTILINE)
+_MARKUP = re.compile(r"</[A-Za-z]\w*>")
 _MOST = 0.5  # maximum share of pairs whose two sides are equal
 # Minimum correlation of the logarithms of the two sides' lengths. It is 0.88 to 0.97 in clean text,
 # 0 in shuffled text, and at most 0.2 if one side is shifted by a line.
@@ -48,6 +49,8 @@ def suspicions(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str
         found.append((f"{share:.0%} of the pairs are split into subwords", _PLAIN))
     if (share := _share(_TOKENIZED.search(text) for text in joined)) > _LARGE_SHARE:
         found.append((f"{share:.0%} of the pairs are tokenized", _PLAIN))
+    if (share := _share(_MARKUP.search(text) for text in joined)) > _LARGE_SHARE:
+        found.append((f"{share:.0%} of the pairs contain HTML or XML tags", _PLAIN))
     lengths = np.log([[len(side) for side in pair] for pair in pairs])
     if lengths.std(axis=0).min() >= _SPREAD:
         correlation = np.corrcoef(lengths, rowvar=False)[0, 1]

@@ -40,20 +40,25 @@ class LinePart:
     ends_line: bool
 
 
+_HTML = ("<!doctype html", "<html")
+
+
 class LineReader:
     """Splits a stream of bytes into lines and collects them in windows.
 
     Attributes:
         invalid_lines: number of lines read so far in which invalid UTF-8 was replaced by U+FFFD.
+        begins_as_html: whether the first line is the beginning of an HTML page.
     """
 
     def __init__(self, source: Readable, name: str, strict: bool, before: int = 0):
         """Numbers the lines of `source` from `before` + 1, for messages."""
         self.name, self.strict = name, strict
-        self.invalid_lines = 0
+        self.invalid_lines, self.begins_as_html = 0, False
         self._arrivals = _Arrivals(source, name)
         self._rest = b""  # incomplete last line
-        self._line, self._last_invalid_line = before + 1, 0  # line numbers
+        self._first = self._line = before + 1  # line numbers
+        self._last_invalid_line = 0
 
     def windows(self) -> Iterator[list[LinePart]]:
         """Yields windows of lines in order; a window is shorter than usual if the input pauses."""
@@ -97,6 +102,8 @@ class LineReader:
             text = data.decode(errors="replace")
             self.invalid_lines += self._line != self._last_invalid_line
             self._last_invalid_line = self._line
+        if self._line == self._first and not self.begins_as_html:
+            self.begins_as_html = text.lstrip("\ufeff \t").lower().startswith(_HTML)
         self._line += ends_line
         return LinePart(text, ends_line)
 

@@ -179,6 +179,11 @@ def translate_stream(
     writer.write(_translated(translator, reader, prefixes, options, bar))
     if bar is not None:
         bar.close()
+    if reader.begins_as_html:
+        note(
+            f"nmt: warning: {name} seems to be an HTML page, but was translated as lines of text. "
+            "To keep its tags, use --format html."
+        )
     if reader.invalid_lines:
         _warn(note, name, reader.invalid_lines, "with invalid UTF-8, which was replaced")
     if writer.lines_in_parts:

@@ -94,7 +94,7 @@ class Transformer(nn.Module):
         """Initializes all weights, for which the paper does not specify a distribution.
 
         Embeddings are sampled from N(0, 1/d_model), as in fairseq: after scaling by sqrt(d_model),
-        their magnitude matches that of the sinusoids. The output bias is 0. All other weights are
+        their variance is 1; that of the sinusoids is 1/2. The output bias is 0. All other weights are
         initialized by their modules' `initialize_weights`.
 
         Raises:

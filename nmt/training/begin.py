@@ -107,6 +107,12 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
         directory.refuse_changes(config, note)
         directory.refuse_other_data(hashes)
         data.mark_used(directory.path)
+        if changed := data.changed_input():
+            note(
+                f"nmt: warning: {changed} was changed after {data.directory} was prepared. The run "
+                "uses the prepared data. To train on the new text, choose another data.directory "
+                "and another training.run_directory."
+            )
         directory.set_up(config, tokenizer.model, data.manifest)
         kept_test_set.keep(data, directory.test_set, config.data)
     ranks.refuse_different(hashes, f"data in {data.directory}")

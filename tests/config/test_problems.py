@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt.config import load
 from tests.config.files import GOOD, problems, refused, write
 
 
@@ -147,3 +148,15 @@ def test_a_key_without_its_section_is_recognized(tmp_path: Path):
         f"{path}:15: Unknown key beam. Did you mean decoding.beam?",
         "overrides: Unknown key max_steps. Did you mean training.max_steps?",
     ]
+
+
+@pytest.mark.parametrize("text", ["The man reads.\nThe dog: it sleeps.\n", "one\ntwo\n"])
+def test_a_text_file_is_not_a_configuration(tmp_path: Path, text: str):
+    path = tmp_path / "train.en"
+    path.write_text(text)
+    [found] = problems(path)
+    assert f"{path} is not a configuration. Specify a YAML file" in found
+
+
+def test_spaces_around_an_override_are_ignored(tmp_path: Path):
+    assert load(write(tmp_path, GOOD), ["training.max_steps = 7"]).training.max_steps == 7

@@ -19,7 +19,7 @@ from nmt.data.pair import Pair
 from nmt.data.prepared_data import PreparedData
 from nmt.data.stages import clean, encode, job, vocabulary
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, Status, StorageError
 from nmt.model.special_ids import EOS_ID
 from nmt.storage import atomic, manifest
 
@@ -577,3 +577,34 @@ def test_the_sample_for_the_tokenizer_is_bounded_and_evenly_spaced(
 
 
 PLENTY = [side for pair in PAIRS for side in pair]
+
+
+def test_input_that_changed_after_it_was_prepared_is_named(tmp_path: Path):
+    wanted = settings(tmp_path)
+    run(wanted)
+    data, source = PreparedData.of(wanted), tmp_path / "raw" / "a.en"
+    assert data.changed_input() is None
+    text, later = source.read_text(), (tmp_path / "data" / "manifest.json").stat().st_mtime + 9
+    os.utime(source, (later, later))  # the same text, for example a new copy
+    assert data.changed_input() is None
+    source.write_text(text.replace("The dog", "A dogs!"))
+    os.utime(source, (later, later))
+    assert data.changed_input() == str(source)
+    source.write_text(text + "More text.\n")
+    os.utime(source, (0, 0))
+    assert data.changed_input() == str(source)
+    source.unlink()
+    assert data.changed_input() is None
+
+
+def test_a_corpus_that_cannot_be_downloaded_is_named_by_its_setting(tmp_path: Path, monkeypatch):
+    """The corpus may come from a base file that the user did not write."""
+
+    def no_route(corpus, data):
+        if "v.en" in str(corpus):
+            raise StorageError("Cannot load the corpus.")
+
+    monkeypatch.setattr(prepare, "check_corpus", no_route)
+    with pytest.raises(StorageError) as error:
+        run(settings(tmp_path))
+    assert error.value.problems == ("data.validation.0: Cannot load the corpus.",)

@@ -39,6 +39,7 @@ WRONG = {
     "entities": ([f"&quot;{s}&quot;" for s in SOURCES], TARGETS, "100% of the pairs are tokenized"),
     "subword-nmt": (list(map(in_pieces, SOURCES)), TARGETS, "split into subwords"),
     "bert": (SOURCES, list(map(like_bert, TARGETS)), "split into subwords"),
+    "markup": ([f"<p>{s}</p>" for s in SOURCES], TARGETS, "100% of the pairs contain HTML or XML"),
     "equal": (SOURCES, [*SOURCES[:300], *TARGETS[300:]], "source and target are equal in 60%"),
     "shuffled": (SOURCES, shuffled(TARGETS), "sides are unrelated (correlation"),
     "a line behind": (SOURCES[1:], TARGETS[:-1], "sides are unrelated"),

@@ -760,3 +760,20 @@ def test_a_bar_is_shown_where_a_person_sees_it_and_the_output_is_a_file(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     run(target=target)
     assert ("30" in capfd.readouterr().err) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "is_page"),
+    [
+        (b"\xef\xbb\xbf<!DOCTYPE html>\n<p>one</p>\n", True),
+        (b"<html lang=en><body>\n", True),
+        (b"one\n<html>\n", False),
+        (b"The tag <html> begins a page.\n", False),
+    ],
+)
+def test_an_html_page_among_text_is_reported(text: bytes, is_page: bool):
+    said: list[str] = []
+    translate_stream(
+        Upper(), io.BytesIO(text), io.BytesIO(), options=LineOptions(), name="f", note=said.append
+    )
+    assert any("f seems to be an HTML page" in line for line in said) == is_page

@@ -10,6 +10,7 @@ import pytest
 
 from nmt.cli import main
 from nmt.config import Config
+from nmt.data.prepared_data import PreparedData
 from nmt.errors import InputError
 from nmt.runs import checkpoint
 from nmt.runs.run_directory import RunDirectory, RunIdentity
@@ -269,3 +270,10 @@ def test_no_sound_checkpoint_left_at_the_end_is_one_line(settings, trained: Trai
     monkeypatch.setattr(checkpoint, "sound_checkpoints", damaged)
     status, said = trained(settings(**SHORT))
     assert status == 3 and "has no valid checkpoint left to average" in said[-1]
+
+
+def test_a_run_on_text_that_changed_later_says_so(settings, trained: Train, monkeypatch):
+    monkeypatch.setattr(PreparedData, "changed_input", lambda self: "mine.en")
+    status, said = trained(settings(**SHORT))
+    assert status == 0
+    assert any("mine.en was changed after" in line and "prepared data" in line for line in said)
