@@ -93,9 +93,9 @@ class Transformer(nn.Module):
     def initialize(self, seed: int) -> None:
         """Initializes all weights, for which the paper does not specify a distribution.
 
-        Embeddings are sampled from N(0, 1/d_model), as in fairseq: after scaling by sqrt(d_model),
-        their variance is 1; that of the sinusoids is 1/2. The output bias is 0. All other weights are
-        initialized by their modules' `initialize_weights`.
+        Embeddings are sampled from N(0, 1/d_model), as in fairseq. After scaling by sqrt(d_model),
+        their variance is 1; the variance of the sinusoids is 1/2. The output bias is 0. All other
+        weights are initialized by their modules' `initialize_weights`.
 
         Raises:
             AttributeError: a module has parameters but no `initialize_weights`.
