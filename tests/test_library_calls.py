@@ -334,3 +334,13 @@ def test_a_forked_process_is_refused_even_while_a_thread_translates(translator: 
 def test_a_translator_is_not_pickled_or_copied(translator: Translator, duplicate):
     with pytest.raises(ArgumentError, match="cannot be pickled or copied"):
         duplicate(translator)
+
+
+def test_the_default_dtype_of_the_program_does_not_matter():
+    expected = Translator.load(TRAINED / "run", precision="fp32").translate("the man").text
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = Translator.load(TRAINED / "run", precision="fp32").translate("the man").text
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found == expected

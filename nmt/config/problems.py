@@ -38,7 +38,10 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
     path, section = _place(problem["loc"])
     key = ".".join(map(str, path))
     where = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
-    found = json.dumps(problem["input"], ensure_ascii=False, default=str)
+    try:
+        found = json.dumps(problem["input"], ensure_ascii=False, default=str)
+    except RecursionError:
+        found = "a deeply nested value"
     found = found if len(found) <= 60 else found[:57] + "..."
     match problem["type"]:
         case "extra_forbidden":

@@ -15,6 +15,7 @@ from nmt.data.pair import TokenPair
 from nmt.decoding.engine import Hypothesis, Progress, SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import length_penalty
+from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.runs.exported_model import ExportedModel, refuse_unsupported
 
@@ -146,7 +147,13 @@ class CTranslate2Search:
     def _hypotheses(self, result: "TranslationResult", alpha: float) -> list[Hypothesis]:
         hypotheses = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-            tokens = [self._ids[piece] for piece in pieces]
+            try:
+                tokens = [self._ids[piece] for piece in pieces]
+            except KeyError as error:
+                raise NoModelError(
+                    f"The model generated the token {error}, which its tokenizer does not have. "
+                    "Export the model again."
+                ) from None
             total = score * len(tokens) ** alpha  # undoes CTranslate2's length normalization
             ours = total / length_penalty(len(tokens), alpha)
             hypotheses.append(Hypothesis(tokens, total, ours, tokens[-1:] == [EOS_ID]))

@@ -79,7 +79,8 @@ def read_tensors(
             states = {key.partition(".")[0] for key in found}
             shapes = {f"{state}.{key}": shapes[key] for key in shapes for state in states}
         refuse_unfit(shapes, found, path, f"Restore {path.parent} from a copy.")
-        tensors = {key: torch.empty(shape) for key, shape in found.items()}
+        # the dtype is given, because a program may have changed torch's default
+        tensors = {key: torch.empty(shape, dtype=torch.float32) for key, shape in found.items()}
         for tensor in tensors.values():
             data = tensor.numpy().reshape(-1).view(np.uint8)
             if file.readinto(data) != len(data):  # type: ignore[attr-defined]

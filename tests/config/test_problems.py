@@ -160,3 +160,8 @@ def test_a_text_file_is_not_a_configuration(tmp_path: Path, text: str):
 
 def test_spaces_around_an_override_are_ignored(tmp_path: Path):
     assert load(write(tmp_path, GOOD), ["training.max_steps = 7"]).training.max_steps == 7
+
+
+def test_a_deeply_nested_value_is_a_problem_like_others(tmp_path: Path):
+    [found] = problems(write(tmp_path, GOOD), f"{'a.' * 5000}a=1")
+    assert "Unknown key a" in found

@@ -412,3 +412,10 @@ def test_an_export_is_evaluated_as_the_model_is(trained, tmp_path, capsys):
     assert own[0] == own[1]
     assert main(["evaluate", str(trained[1]), *data, "--precision", "bf16"]) == 2
     assert "does not support --precision" in capsys.readouterr().err
+
+
+def test_the_tokenizer_of_another_model_is_one_error(both: tuple[Translator, Translator]):
+    theirs = both[1]
+    theirs.engine._ids = {}
+    with pytest.raises(NoModelError, match=r"token '.+', which its tokenizer does not have"):
+        theirs.translate("the man")
