@@ -49,10 +49,12 @@ _EXTRAS = {  # packages that only some commands need
     "plots": ("matplotlib",),
     "serve": ("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop"),
     "train": (
-        "datasets", "google", "jinja2", "mpmath", "pyarrow", "regex", "sacrebleu", "sacremoses",
+        "datasets", "jinja2", "mpmath", "protobuf", "pyarrow", "regex", "sacrebleu", "sacremoses",
         "tensorboard",
     ),
 }  # fmt: skip
+
+_PACKAGES = {"google": "protobuf"}  # packages whose modules have another name
 
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
@@ -137,6 +139,7 @@ def _refused(error: InputError, flags: Mapping[str, str]) -> int:
 def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | None:
     """Returns an error that names the extra to install, or None if no extra contains the module."""
     package = (error.name or "").partition(".")[0]
+    package = _PACKAGES.get(package, package)
     for extra, packages in _EXTRAS.items():
         if package in packages:
             return InputError(

@@ -182,7 +182,7 @@ def translate_stream(
     if reader.begins_as_html:
         note(
             f"nmt: warning: {name} seems to be an HTML page, but was translated as lines of text. "
-            "To keep its tags, use --format html."
+            "To keep its tags, choose the format html."
         )
     if reader.invalid_lines:
         _warn(note, name, reader.invalid_lines, "with invalid UTF-8, which was replaced")
