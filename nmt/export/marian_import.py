@@ -24,6 +24,10 @@ from nmt.storage.names import HUGGINGFACE_CONFIG, WEIGHTS
 from nmt.storage.opening import small_file
 
 _EOS, _UNK, _PAD = "</s>", "<unk>", "<pad>"  # in vocab.json
+_SHARED = (  # names of the embedding matrix, of which a file contains one or more
+    "model.shared.weight", "lm_head.weight", "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+)  # fmt: skip
 _NEVER = -100.0  # a bias with which the probability is 0 in fp32
 _VOCABULARY = TypeAdapter(dict[str, int])
 _LANGUAGE_TOKEN = re.compile(">>.+<<")
@@ -254,26 +258,27 @@ def _weights(path: Path, config: Config, size: int, rows: Tensor) -> dict[str, T
             f"{path} does not exist. If the checkpoint has a pytorch_model.bin, convert it: load "
             "it with MarianMTModel.from_pretrained, and call save_pretrained."
         )
-    model = new_transformer(config)
-    model.requires_grad_(False)
+    with torch.device("meta"):  # settings that do not match the file may need too much memory
+        expected = named_weights(new_transformer(config))
+    found: dict[str, Tensor] = {}
     try:
         with safe_open(path, "pt") as file:
-            for name, weight in named_weights(model).items():
-                by_token = name in ("model.shared.weight", "final_logits_bias")
-                theirs = file.get_tensor(name).float()
-                if by_token:
-                    axis = theirs.shape.index(size)
-                    theirs = theirs.index_select(axis, rows)
+            for name, weight in expected.items():
+                stored = {*file.keys()}.intersection(_SHARED if name in _SHARED else [name])
+                theirs = file.get_tensor(min(stored, default=name)).float()
+                if name in (*_SHARED, "final_logits_bias"):
+                    theirs = theirs.index_select(theirs.shape.index(size), rows)
                 if theirs.shape != weight.shape or not theirs.isfinite().all():
-                    raise ValueError(
-                        f"{name} has an unexpected shape or values that are not finite"
-                    )
-                weight.copy_(theirs)
+                    raise ValueError(f"{name} has another shape or values that are not finite")
+                found[name] = theirs
     except (SafetensorError, ValueError) as error:
         raise NoModelError(
             f"{path} is damaged or does not match {HUGGINGFACE_CONFIG}: {error}. Download the "
             "model again."
         ) from None
+    model = new_transformer(config).requires_grad_(False)
+    for name, weight in named_weights(model).items():
+        weight.copy_(found[name])
     assert model.output_bias is not None
     model.embedding[PAD_ID] = 0
     model.output_bias[PAD_ID] = _NEVER  # because Marian has only one of the tokens PAD and BOS

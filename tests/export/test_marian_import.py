@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import torch
+from safetensors.torch import load_file, save_file
 
 from nmt.cli import main
 from nmt.data.layout import one_per_row
@@ -197,6 +198,7 @@ def test_an_imported_model_is_exported(imported: Path, ours: Translator, tmp_pat
         ("config.json", {"decoder_ffn_dim": 64}, "decoder_ffn_dim is 64"),
         ("config.json", {"vocab_size": 7, "decoder_vocab_size": 7}, "vocab_size of 7"),
         ("config.json", {"d_model": 64}, "does not match config.json"),
+        ("config.json", {"d_model": 65_536}, "does not match config.json"),  # 50 GB per layer
         ("config.json", {"model_type": "bart"}, "model_type"),
         ("config.json", "{", "not valid JSON"),
         ("vocab.json", "[1]", "does not map tokens to ids"),
@@ -222,6 +224,18 @@ def test_other_and_damaged_checkpoints_are_refused(
     with pytest.raises((InputError, NoModelError), match=expected):
         import_marian(folder, output, note=quiet)
     assert not output.exists()
+
+
+def test_the_embedding_may_have_another_name(checkpoint: Path, imported: Path, tmp_path: Path):
+    """Some files contain a tied matrix under another of its names."""
+    folder, output = tmp_path / "opus-mt-en-de", tmp_path / "output"
+    shutil.copytree(checkpoint, folder)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.decoder.embed_tokens.weight"] = tensors.pop("model.shared.weight")
+    save_file(tensors, folder / "model.safetensors")
+    import_marian(folder, output, note=quiet)
+    found, expected = (load_file(each / "model.safetensors") for each in (output, imported))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_languages_are_required_and_several_targets_refused(checkpoint: Path, tmp_path: Path):
