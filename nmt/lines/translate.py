@@ -7,6 +7,7 @@ is full or when the input pauses.
 import codecs
 import contextlib
 import io
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -39,6 +40,10 @@ _UNSPLIT = (
 _LOST = "with a sentence whose translation is empty"
 _SHOWN = 60  # maximum number of characters of a glossary term in a warning
 _DOUBTFUL = "whose translation repeats itself or is far longer than the source"
+
+# the declaration in XML, or in an HTML page, which must contain it in its first 1,024 bytes
+_ENCODING = re.compile(rb"<(?:\?xml|meta)\s[^>]*(?:encoding|charset)\s*=\s*[\"']?([\w-]+)", re.I)
+_DECLARED_BYTES = 1024
 
 Shard = tuple[int, int]  # (i, n): part i of the n parts of the input, counted from 1
 
@@ -294,6 +299,12 @@ def _translate_markup(
     data = source.read()
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{name} is UTF-16. Convert it to UTF-8, for example with iconv.")
+    declared = _ENCODING.search(data[:_DECLARED_BYTES])
+    if declared and declared[1].lower() not in (b"utf-8", b"utf8", b"us-ascii", b"ascii"):
+        raise InputError(
+            f"{name} declares the encoding {declared[1].decode()}. Convert it to UTF-8, and change "
+            "the declaration."
+        )
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

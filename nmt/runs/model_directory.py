@@ -151,7 +151,7 @@ def _specify_another(path: Path) -> str:
     with suppress(OSError, InputError):
         run = RunDirectory(folder.parent if folder.name == CHECKPOINTS else folder)
         found = run.models() or [each for each in entries(folder) if (each / CONFIG).is_file()]
-        found = [folder] if (folder / WEIGHTS).is_file() else found
+        found = [folder] if folder != path and (folder / WEIGHTS).is_file() else found
     likeness = {each: SequenceMatcher(None, path.name, each.name).ratio() for each in found}
     nearest = sorted(found, key=likeness.__getitem__, reverse=True)[:_NEAREST]
     examples = f", such as {' or '.join(map(str, nearest))}" if nearest else ""

@@ -673,6 +673,15 @@ def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys
         Path("in").write_bytes(mark + "<p>The baker.</p>".encode(encoding))
         with pytest.raises(InputError, match=r"^in is UTF-16\."):
             run(format="xml")
+    for text in (
+        '<?xml version="1.0" encoding="ISO-8859-1"?><p>x</p>',
+        "<meta charset=iso-8859-1>",
+    ):
+        Path("in").write_text(text)
+        with pytest.raises(InputError, match=r"(?i)^in declares the encoding iso-8859-1\."):
+            run(format="xml" if "xml" in text else "html")
+    Path("in").write_text("<?xml version='1.0' encoding='utf-8'?><p>encoding = x</p>")
+    run(format="xml")
 
 
 def test_a_warning_of_what_looks_wrong(monkeypatch):
