@@ -115,7 +115,10 @@ def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
     """
     if hidden.dtype == torch.float32:
         return transformer.logits(hidden)
-    return F.linear(hidden.float(), transformer.embedding.float())
+    bias = transformer.output_bias
+    return F.linear(
+        hidden.float(), transformer.embedding.float(), None if bias is None else bias.float()
+    )
 
 
 def score_translations(

@@ -132,6 +132,17 @@ def test_logits_and_scores_are_those_of_marian(ours: Translator, theirs):
     torch.testing.assert_close(torch.tensor(scores), wanted.detach(), atol=1e-4, rtol=0)
 
 
+def test_scores_in_bf16_include_the_bias(imported: Path, ours: Translator):
+    """Without the bias, the mean difference is above 0.5."""
+    low, texts = Translator.load(imported, precision="bf16", device="cpu"), UNSEEN[:20]
+    pairs = ours.tokenizer.encode_pairs(*zip(*texts, strict=True))
+    found, exact = (
+        torch.cat([torch.tensor(each) for each in log_probabilities(model.transformer, pairs)])
+        for model in (low, ours)
+    )
+    assert (found - exact).abs().mean() < 0.1
+
+
 def test_greedy_translations_are_those_of_marian(ours: Translator, theirs):
     tokenizer, model = theirs
     for source, _ in UNSEEN:
