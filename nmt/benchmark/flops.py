@@ -1,8 +1,9 @@
 """Computes by formula the FLOPs of matrix multiplications with weights and within attention.
 
-A multiply-add counts as two FLOPs. Norms, softmax, look-ups, rotations, dropout, the optimizer,
-padding and recomputed values are not counted, so that a faster way to compute the same result has a
-higher FLOP rate. (`nmt.training.optimizers.optimizer_flops` returns the FLOPs of Muon.)
+A multiply-add counts as two FLOPs. Norms, softmax, embedding look-ups, rotations, dropout, the
+optimizer, padding and recomputed values are not counted. A faster implementation of the same
+computation therefore has a higher FLOP rate. (`nmt.training.optimizers.optimizer_flops` returns the
+FLOPs of Muon.)
 
 In the formulas, d is d_model, h is the number of heads, k is d_k, v is d_v, f is d_ff, and V is
 the size of the vocabulary.
@@ -24,9 +25,9 @@ def training_flops(
 
     The result is three times the FLOPs of the forward pass.
 
-    As is usual, the result includes the attention of each query to all keys of its sentence,
-    including the keys that the causal mask hides. For sentences of 25 tokens, the masked keys
-    account for 0.1% of the base model's FLOPs.
+    As is usual, each query is assumed to attend to all keys of its sentence, including the keys
+    that the causal mask hides. For sentences of 25 tokens, the masked keys account for 0.1% of the
+    base model's FLOPs.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     squares = int((source**2).sum()), int((target**2).sum()), int((source * target).sum())
@@ -45,8 +46,8 @@ def translation_flops(
 ) -> int:
     """Returns the FLOPs needed for translating with beam search; padding is not counted.
 
-    The encoder is counted once, and the decoder `beam` times. In the decoder, each token attends to
-    the target tokens up to its own position.
+    The encoder is counted once, the decoder once per hypothesis in the beam. In the decoder, each
+    token attends to the target tokens up to its own position.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     of_source = _of_source(model) * int(source.sum())
@@ -58,7 +59,7 @@ def translation_flops(
 
 
 def flops_per_token_pair(model: Model, vocabulary_size: int, length: int) -> int:
-    """Returns the training FLOPs for two sentences of `length` tokens each, divided by `length`."""
+    """Returns the training FLOPs of a pair of `length`-token sentences, divided by `length`."""
     return training_flops(model, vocabulary_size, [length], [length]) // length
 
 

@@ -1,8 +1,8 @@
 """Excludes slow phases of a machine from measurements.
 
-On a shared, overheated or virtual machine, everything may take twice as long for some time. A
-probe, which is a matrix multiplication of fixed size, is therefore timed before and after every
-measurement. A measurement that began or ended in a slow phase is repeated.
+A shared, overheated or virtual machine may run at half its speed for some time. A probe, which is a
+matrix multiplication of fixed size, is therefore timed before and after every measurement. A
+measurement that began or ended in a slow phase is repeated.
 """
 
 import time
@@ -62,7 +62,7 @@ class Gate:
         return rate < FAST * self.best
 
     def wait(self) -> float:
-        """Waits for a fast phase, but at most 60 s in total; returns the probe's last rate."""
+        """Waits for a fast phase, at most 60 s over all calls; returns the probe's last rate."""
         rate = self.rate()
         while self.is_slow(rate) and self._patience_s > 0:
             self._sleep(_PAUSE_S)
@@ -71,11 +71,11 @@ class Gate:
         return rate
 
     def measured(self, measure: Callable[[], tuple[T, Sequence[float]]], wanted: int) -> Gated[T]:
-        """Measures until `wanted` results come from fast phases, but at most 3 * wanted times.
+        """Measures until `wanted` results come from fast phases, but at most 3 * `wanted` times.
 
         Args:
-            measure: performs one measurement; returns its result and the rates, if any, that it
-                obtained from `rate` during the measurement.
+            measure: performs one measurement; returns its result, and the probe's rates if it
+                called `rate` meanwhile.
             wanted: number of results, at least one.
 
         Returns:

@@ -39,7 +39,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The highest measured rates of a machine, with which the speed of nmt is compared."""
+    """The highest rates that were measured on a machine, as upper bounds for the speed of nmt."""
 
     products: list[tuple[Product, float]]  # FLOPs per second, in the order of the layers
     copy_bytes_per_second: float  # bytes read plus bytes written
@@ -63,7 +63,7 @@ class Ceilings:
 def model_products(
     model: Model, vocabulary_size: int, rows: int, *, gradients: bool
 ) -> list[Product]:
-    """Returns the matrix products of activations and weights in a model, each shape once.
+    """Returns a model's matrix products of activations and weights, one product per shape.
 
     Args:
         rows: number of tokens.
@@ -108,7 +108,7 @@ def measured_ceilings(
     Args:
         rows: number of tokens per product; on a CPU, at most 4,096.
         precision: data type of the matrices.
-        gate: delays each measurement until a fast phase.
+        gate: delays each measurement while the machine is slow.
         gradients: whether to include the products of the backward pass.
     """
     rows = min(rows, _CPU_ROWS) if device.type == "cpu" else rows
@@ -140,7 +140,7 @@ def _multiplication(
 
 
 def probe(device: torch.device) -> Callable[[], float]:
-    """Returns the probe for a `Gate`.
+    """Returns a probe for a `Gate`.
 
     The probe times a matrix multiplication twice and returns the higher FLOP rate.
     """

@@ -77,7 +77,7 @@ class TrainingSpeed:
 
     @property
     def tokens_per_step(self) -> float:
-        """The median number of tokens per step on each side (source or target), including padding.
+        """The median number of tokens per step and side (source or target), including padding.
 
         The median is taken over the timed groups of steps.
         """
@@ -85,7 +85,7 @@ class TrainingSpeed:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The median step time in seconds, divided in proportion to the parts' total times."""
+        """The seconds per part of a step, scaled so that their sum is the median step time."""
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)
@@ -122,7 +122,7 @@ def benchmark_training(
 
     Raises:
         InputError: the prepared data or the picture's directory is missing, memory ran out, or
-            there are several processes.
+            torchrun has started several processes.
         DivergedError: the loss is not finite.
     """
     check_picture(picture)
@@ -167,7 +167,7 @@ def drawn_shard(config: Config) -> Shard:
 def timed_training(
     config: Config, shards: list[Shard], ranks: Ranks, gate: Gate, note: Note
 ) -> TrainingSpeed:
-    """Times training steps, as `nmt train` runs them, for a new model on the pairs in `shards`."""
+    """Trains a new model on the pairs in `shards`, as `nmt train` does, and times the steps."""
     keep_freed_memory()
     run = _run_without_files(config, shards, ranks)
     training, clock = begin_training(run, None, note), _Clock(ranks.device)
@@ -237,7 +237,7 @@ def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run
 
 
 class _Clock:
-    """Times the parts of steps, with hooks at the ends of the forward pass, loss and backward pass.
+    """Times the parts of a step, with hooks after the forward pass, the loss and the backward pass.
 
     On a GPU, which runs asynchronously, the hooks record CUDA events.
 
@@ -285,9 +285,9 @@ class _Clock:
     def watching(self, loss: TransformerLoss) -> Iterator[None]:
         """Records when the forward pass, loss and backward pass of each micro-batch end.
 
-        The rest of a step (zeroing the gradients, computing and checking their norm, the update)
-        counts as "optimizer". The backward pass ends with the embedding's gradient, because both
-        the encoder's input and the loss contribute to this gradient.
+        The rest of a step counts as "optimizer": zeroing the gradients, computing and checking
+        their norm, and updating the weights. The backward pass ends with the embedding's gradient,
+        because both the encoder's input and the loss contribute to this gradient.
         """
         model = loss.transformer
         hooks = [

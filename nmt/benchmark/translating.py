@@ -1,8 +1,8 @@
 """Times translation with the `Translator` that `nmt translate` uses.
 
-There are two workloads. For random sentences, EOS is suppressed, so that each translation is as
-long as its source. The amount of work is therefore the same for random and for trained weights, and
-on any machine. For a given text, a trained model ends its translations with EOS as usual.
+The workload is a text or random sentences. For random sentences, EOS is suppressed, so that each
+translation is as long as its source. The amount of work therefore depends neither on the weights
+nor on the machine. For a text, a trained model generates EOS as usual.
 """
 
 import statistics
@@ -74,13 +74,15 @@ def benchmark_translation(
         note: Called with each progress message.
 
     Raises:
-        InputError: the model, the device, the precision, the text or the directory for the picture
-            is unavailable.
+        InputError: the model, the text or the picture's directory is missing, or the machine does
+            not support the device or the precision.
     """
     check_picture(picture)
     keep_freed_memory()
     if input is not None and isinstance(origin, Config):
-        raise ArgumentError("{input} {} needs a trained model. Specify a model.", input)
+        raise ArgumentError(
+            "{input} {} needs a trained model. Specify a model instead of a configuration.", input
+        )
     lines = _lines(input, sentences) if input is not None else None
     began = time.perf_counter()
     if isinstance(origin, Config):
@@ -111,7 +113,7 @@ def benchmark_translation(
 
 
 def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
-    """Measures the first translation's time, the speed, the latency and the machine's ceilings."""
+    """Measures the first translation, the speed, the latency and the machine's ceilings."""
     translator = work.translator
     note("Translating the first sentence.")
     first_s = _seconds(work, [work.one])
@@ -167,7 +169,7 @@ def _as_texts(lengths: np.ndarray, vocabulary_size: int) -> list[str]:
 
 
 class _Ids:
-    """Replaces the tokenizer for texts that consist of token ids."""
+    """A stand-in for the tokenizer, for texts that consist of token ids."""
 
     symbol_ids: Mapping[str, int] = {}
 
@@ -176,7 +178,7 @@ class _Ids:
         return text
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Parses the ids in each text."""
+        """Returns the token ids in each text."""
         return [[int(word) for word in text.split()] for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -242,7 +244,7 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
     note(f"Warming up with {len(work.sentences):,} sentences.")
     warm, _ = _pass(work, gate)
     wanted = min(max(_FEWEST, round(_ENOUGH_S / warm.seconds)), _MOST)
-    note(f"Timing {wanted} passes of about {warm.seconds:.2g} s.")
+    note(f"Timing {wanted} passes of about {warm.seconds:.2g} s each.")
     passes = gate.measured(partial(_pass, work, gate), wanted)
     single = gate.measured(lambda: (_seconds(work, [work.one]), ()), _SINGLE)
     seconds = statistics.median(each.seconds for each in passes.kept)
@@ -275,9 +277,8 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
 def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
     """Translates all sentences; also returns the rates that the probe measured between batches.
 
-    The measured time does not include the probe. On a GPU, the probe is not run, because
-    batches are computed asynchronously and there is no pause between them; the list of rates is
-    then empty.
+    The measured time does not include the probe. On a GPU, the probe does not run and the list of
+    rates is empty, because batches are computed asynchronously without a pause between them.
     """
     translator, is_cpu = work.translator, work.translator.device.type == "cpu"
     rates: list[float] = []

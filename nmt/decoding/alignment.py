@@ -3,9 +3,9 @@
 Words are separated by white space and numbered from 0. Each word of the translation is linked to
 the source word that receives the most attention in the decoder's last layer, at the steps that
 predict the tokens of the translated word. The attention is averaged over heads and over the models
-of an ensemble, and summed over the tokens of each source word. Attention to EOS is ignored. In the
-demo model, the last layer finds 98% of the links that follow from the demo's dictionary, and the
-second-to-last layer finds 73%.
+of an ensemble, and summed over the tokens of each source word. Attention to EOS is ignored. With
+the demo model, attention in the last layer finds 98% of the links that the demo's dictionary
+implies; attention in the second-to-last layer finds 73%.
 """
 
 from collections.abc import Callable, Sequence
@@ -96,9 +96,9 @@ def links(weights: NDArray[np.float32], source: Sequence[int], target: Sequence[
 
     Args:
         weights: (at least T, at least S), the attention weights of each target token (row) over the
-            source tokens (columns). Further rows and columns, such as those of EOS, are ignored.
-        source: (S), the word index of each source token, without EOS.
-        target: (T), the word index of each target token, without EOS.
+            source tokens (columns). Additional rows and columns, such as those of EOS, are ignored.
+        source: (S), the word index of each source token except EOS.
+        target: (T), the word index of each target token except EOS.
     """
     if not source or not target:
         return []

@@ -66,7 +66,7 @@ class BatchedSearch:
     """Decodes with one model or with an ensemble; see `Engine`.
 
     Attributes:
-        max_tokens: maximum length in tokens that the positional encodings of all models support;
+        max_tokens: the maximum length in tokens that all models' positional encodings support;
             None: no limit.
         batches_at_once: number of batches between which the search alternates.
         out_of_memory: the remedy in the message of an out-of-memory error. Callers that do not use
@@ -88,8 +88,9 @@ class BatchedSearch:
         Args:
             defaults: the values used for options that are None.
             reads_as: see `search`.
-            untrained: tokens that are never generated.
-            shortlist: on a CPU, selects the tokens that a batch may generate; None: all tokens.
+            untrained: symbols that do not occur in the training targets, which are never generated.
+            shortlist: selects the tokens that a batch may generate; supported only on a CPU. None:
+                all tokens.
             symbols: tokens that every batch's shortlist includes; must include `untrained`.
         """
         self.untrained, self.shortlist, self.symbols = untrained, shortlist, symbols
@@ -335,7 +336,7 @@ class BatchedSearch:
 
 
 def _width(part: SearchInput, beam: int) -> int:
-    """Returns the beam width for a part; terms widen the beam, so that each bank gets a share."""
+    """Returns the beam width for a part, which grows with the number of required terms."""
     if not part.terms:
         return beam
     times = min(len(part.terms.phrases) + 1, _MOST_TIMES_WIDER)

@@ -1,9 +1,9 @@
 """Implements beam search through the step interface.
 
-The search is that of Vaswani et al. (2017, §6.1), with the length penalty of Wu et al.
-(2016, Eq. 14). With a beam width of 1, it is greedy search. At each step, the device selects the
-most likely candidates, and the host decides which candidates to keep. The host stores hypotheses as
-linked lists from each token to the previous token, so reordering a beam copies nothing.
+Beam search follows Vaswani et al. (2017, §6.1), with the length penalty of Wu et al. (2016). With a
+beam width of 1, beam search is greedy search. At each step, the device selects the most likely
+candidates, and the host decides which candidates to keep. The host stores hypotheses as linked
+lists from each token to the previous token, so reordering a beam copies nothing.
 
 Shapes: B sentences, b sentences still in the batch, W beam width, V vocabulary size. The W live
 hypotheses in the beam of a sentence have the indices 0 to W - 1 (`place` in the code). The parent
@@ -80,9 +80,9 @@ def search(
 
     A sentence is done when none of its live hypotheses can beat its `n_best`-th best finished
     hypothesis. Because alpha >= 0, the score of a live hypothesis is at most its log-probability
-    divided by the length penalty at the maximum length. Hypotheses cut at the maximum length are
-    returned only if no hypothesis is finished, because their scores lack the log-probability of
-    EOS.
+    divided by the length penalty at the maximum length. Hypotheses that are cut at the maximum
+    length are returned only if no hypothesis is finished, because the scores of cut hypotheses lack
+    the log-probability of EOS.
 
     Args:
         steps: the decoder's initial state for B sentences with `beam` hypotheses each.
@@ -91,7 +91,7 @@ def search(
         alpha: exponent of the length penalty, >= 0; 0.6 in the paper.
         n_best: maximum number of hypotheses to return per sentence, at most `beam`.
         reads_as: maps the tokens of a hypothesis to its text. If several hypotheses have the same
-            text, only the best of them is returned. None: all hypotheses count as different.
+            text, only the best of them is returned. If None, texts are not compared.
         device: the device on which `steps` expects its arguments.
 
     Raises:
@@ -123,7 +123,9 @@ def search_step_by_step(
 ) -> Generator[None, None, list[list[Hypothesis]]]:
     """Runs `search` as a generator that yields whenever the search has to wait for the device."""
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
-        raise ValueError(f"Out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}.")
+        raise ValueError(
+            f"An argument is out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}."
+        )
     beams = _Beams(max_lengths, beam, alpha, n_best, reads_as)
     last_tokens = torch.full((len(max_lengths), beam), BOS_ID, device=device)  # (B, W)
     parents = torch.arange(beam, device=device).expand_as(last_tokens)  # (B, W)
@@ -196,18 +198,19 @@ def to_device(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
 
 
 def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Tensor:
-    """Returns the 2 W most likely continuations of each sentence's hypotheses.
+    """Returns the most likely continuations of each sentence's hypotheses.
 
     Args:
         logits: (b, W, V), overwritten.
         live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf marks an unused entry.
-        more: (b, W, A) int64 tokens. If given, each hypothesis contributes its W most likely
-            continuations (at most 64) and its continuations with these tokens, which gives M
+        more: (b, W, A) int64 tokens. If given, each hypothesis contributes its min(W, 64) most
+            likely continuations and its continuations with the tokens in `more`, which gives M
             candidates per sentence.
 
     Returns:
         (2, b, 2 W or M) int64: the bits of the continuations' fp32 log-probabilities, and the
-        continuations as parent * V + token. One tensor needs only a single copy to the host.
+        continuations as parent * V + token. Both are in one tensor, so that one copy transfers them
+        to the host.
     """
     b, W, V = logits.shape
     # The softmax includes the tokens that are ruled out below. The normalizer is computed from one
@@ -256,8 +259,9 @@ def _in_order(
 def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Computes `logits.topk(k)`: (..., V) -> values and indices, each (..., k).
 
-    The k largest values are in the k blocks with the largest maxima. On a CPU, searching only
-    these blocks is 3 to 5 times faster than `topk` over the whole vocabulary.
+    The vocabulary is divided into blocks; the k largest values are in the k blocks with the largest
+    maxima. On a CPU, searching only these blocks is 3 to 5 times faster than `topk` over the whole
+    vocabulary.
     """
     V = logits.shape[-1]
     n = V // _BLOCK
@@ -310,8 +314,8 @@ class _Beams:
         Args:
             values, parents, tokens: (b, 2 W) each, the log-probabilities, parents and newest tokens
                 of the candidates, most likely first.
-            best: (b,), the log-probability that decides whether each sentence is done. None: the
-                log-probability of the sentence's most likely live hypothesis.
+            best: (b,), for each sentence the log-probability by which the search decides whether
+                the sentence is done. None: that of the sentence's most likely live hypothesis.
 
         Returns:
             The indices (0 to b - 1) of the sentences that stay in the batch.
@@ -336,7 +340,7 @@ class _Beams:
         parents: NDArray[np.int64],
         n: int,
     ) -> None:
-        """Adds the hypotheses that end at token n to the best finished hypotheses."""
+        """Merges the hypotheses that end at token n into the best finished hypotheses."""
         ending = np.flatnonzero(ends.any(1) & ~self.done[self.in_batch])  # indices below b
         if not ending.size:
             return
@@ -400,7 +404,7 @@ class _Beams:
         self.done[self.in_batch[done | at_limit]] = True
 
     def _cut(self, at_limit: NDArray[np.bool_], n: int) -> None:
-        """Saves the best live hypotheses of the sentences that have reached maximum length n."""
+        """Saves the best live hypotheses of sentences that have reached their maximum length, n."""
         sentences = self.in_batch[at_limit]
         cut = np.zeros((sentences.size, self.beam), dtype=_FOUND)
         cut["log_probability"] = self.live[at_limit]
@@ -409,7 +413,7 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops done sentences once they are 1/8 of the batch; returns the indices that stay."""
+        """Drops done sentences once they are 1/8 of the batch; returns the indices that remain."""
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:

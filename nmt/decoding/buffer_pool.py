@@ -29,7 +29,7 @@ _FP32_BOUND, _BF16_BOUND = 1e-3, 0.15
 
 
 class DecodeBufferPool:
-    """A pool of decode buffers with CUDA graphs, which are reused because capturing takes time.
+    """A pool of decode buffers with CUDA graphs, which are reused because capturing takes long.
 
     The first steps of the model's first batch are computed both with and without CUDA graphs. If
     the capture fails or the logits differ too much, the pool prints a warning to standard error,
@@ -37,7 +37,7 @@ class DecodeBufferPool:
     """
 
     def __init__(self, transformer: Transformer):
-        """Creates an empty pool; the weights of `transformer` may then be changed only in place."""
+        """Creates an empty pool. Later changes of the weights of `transformer` must be in place."""
         self.transformer, self.device = transformer, transformer.embedding.device
         self._unused: list[DecodeBuffers] = []  # most recently used last
         self._capturer: Capturer | None = None
@@ -120,7 +120,8 @@ class DecodeBufferPool:
         bound = _BF16_BOUND if logits.dtype == torch.bfloat16 else _FP32_BOUND
         if not error <= bound:  # also true for NaN
             self._use_plain_steps(
-                f"the relative error of a captured step's logits is {error:.2g}, above {bound:.2g}"
+                f"the relative error of a captured step's logits is {error:.2g}, above the limit "
+                f"of {bound:.2g}"
             )
         elif self._is_sound is None:
             self._is_sound = True
@@ -135,7 +136,7 @@ class DecodeBufferPool:
 
 
 def _relative_error(found: Tensor, expected: Tensor) -> Tensor:
-    """Returns the largest relative error of any hypothesis's logits.
+    """Returns the largest relative error of a hypothesis's logits over all hypotheses.
 
     Shapes: (B, W, V), (B, W, V) -> ().
     """

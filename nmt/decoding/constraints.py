@@ -42,7 +42,7 @@ class Without:
     """Wraps a step interface so that the given tokens are never generated."""
 
     def __init__(self, steps: StepInterface, tokens: Sequence[int]):
-        """`tokens`: ids of the excluded tokens; the padding token gets their probability."""
+        """`tokens`: ids of the excluded tokens, whose probability moves to the padding token."""
         self.steps, self.tokens = steps, tokens
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Decodes with an exported model in CTranslate2, as `BatchedSearch` does in PyTorch.
+"""Decodes with an exported model in CTranslate2; the counterpart of `BatchedSearch`.
 
-With greedy search, the translations equal those of the original model. With beam search, they
-occasionally differ, because CTranslate2 uses a different rule to end its search.
+With greedy search, the translations equal those of the original model. With beam search, the
+translations occasionally differ, because CTranslate2 uses a different rule to end its search.
 """
 
 import math

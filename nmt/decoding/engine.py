@@ -1,4 +1,4 @@
-"""Defines the interface of the Translator's engines, which search in PyTorch or in CTranslate2.
+"""Defines the interface of the Translator's search engines, based on PyTorch or CTranslate2.
 
 This module does not import torch, so that exported models can translate without torch.
 """
@@ -45,8 +45,8 @@ class Engine(Protocol):
     """Searches for translations of tokenized sources.
 
     Attributes:
-        is_exported: whether the model was exported. Exported models support only the methods of
-            this class.
+        is_exported: whether the model was exported. Engines for exported models have only the
+            methods of this class.
     """
 
     is_exported: bool

@@ -1,4 +1,4 @@
-"""Implements glossaries, which prescribe the translations of source terms.
+"""Implements glossaries, which prescribe how source terms are translated.
 
 Terms are compared word by word, so the term "cat" is not found in "catalogue". A word is a single
 Chinese or Japanese character, a sequence of other letters and digits, or any other single character
@@ -110,7 +110,7 @@ class Glossary:
         """Returns two dictionaries that map source words to terms, and the maximum term length.
 
         The first dictionary contains all terms, the second only the terms that match regardless of
-        case. The length is the number of words in the longest source term.
+        case. The maximum term length is the number of words in the longest source term.
         """
         exact = {_words(term[0]): term for term in self.terms}
         folded = {words: term for words, term in exact.items() if term[0] == term[0].lower()}
@@ -136,7 +136,7 @@ def unmet(required: Sequence[Term], translation: str) -> list[Term]:
     """Returns the required terms that a translation does not contain often enough.
 
     At the start of a translation, the first letter of a term may be capitalized. A term that begins
-    or ends with a symbol, such as "C++", does not count if a letter or digit adjoins it.
+    or ends with a symbol, such as "C++", does not count if a letter or digit adjoins the symbol.
     """
     text, lacking = normalize(translation), []
     found = {target: _count(_words(target), text) for _, target in required}
@@ -164,7 +164,7 @@ def _count(term: _Words, text: str) -> int:
 
 
 def _adjoins_word(text: str, start: int, end: int) -> bool:
-    """Returns whether a letter or digit adjoins text[start:end], without a space between them."""
+    """Returns whether a letter or digit precedes or follows text[start:end] without a space."""
     before = _is_in_word(text[:start][-1:]) and not re.match(UNSPACED, text[start])
     return before or (_is_in_word(text[end : end + 1]) and not re.match(UNSPACED, text[end - 1]))
 

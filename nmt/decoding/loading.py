@@ -72,7 +72,7 @@ def set_precision(
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Returns the named device or, if `name` is None, a GPU if there is one, otherwise the CPU.
+    """Returns the named device; if `name` is None, a GPU if available, otherwise the CPU.
 
     Raises:
         ArgumentError: the device does not exist.

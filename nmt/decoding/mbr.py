@@ -25,7 +25,7 @@ def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Returns the chrF, from 0 to 100, of each text against each reference: (texts, references)."""
+    """Returns the chrF (0 to 100) of each text, in rows, against each reference, in columns."""
     M = len(texts)
     precision, recall, orders = np.zeros((M, M)), np.zeros((M, M)), np.zeros((M, M))
     characters = ["".join(text.split()) for text in texts]  # chrF ignores white space

@@ -100,7 +100,7 @@ class SearchOptions:
 
     @classmethod
     def of(cls, options: "SearchOptions | None", settings: Mapping[str, Any]) -> "SearchOptions":
-        """Returns `options` (None: default options) with the fields in `settings` replaced.
+        """Returns `options`, or the default options, with the fields in `settings` replaced.
 
         Raises:
             ArgumentError: `options` has another type, or `settings` contains an unknown field. See
@@ -146,7 +146,7 @@ class SearchOptions:
         )
 
     def _must_be(self, name: str, kind: type, called: str) -> None:
-        """Raises ArgumentError if a value is not of type `kind`; numpy's numbers are accepted."""
+        """Raises ArgumentError if an option is not of type `kind`; accepts numpy's numbers."""
         value = getattr(self, name)
         is_kind = isinstance(value, kind) and not isinstance(value, bool)
         if not is_kind and not (value is None and name != "n_best"):

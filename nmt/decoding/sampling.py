@@ -36,7 +36,7 @@ _LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the rest form a sm
 
 
 def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDArray[np.float64]:
-    """Returns n random numbers in [0, 1) that depend only on the arguments.
+    """Returns n random numbers in [0, 1), determined by the arguments.
 
     A larger n gives the same numbers, followed by more numbers.
     """
@@ -110,7 +110,7 @@ def sample(
 def _kept(live: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Returns the indices of the sentences that stay in the batch; `live`: (b, W).
 
-    Done sentences leave the batch once they make up at least 1/8 of the batch.
+    Sentences that are done leave the batch once they make up at least 1/8 of the batch.
     """
     kept = np.flatnonzero(live.any(1))
     b = len(live)

@@ -24,7 +24,7 @@ _WINDOW_LINES = 2048  # number of lines that are tokenized and sorted by length 
 
 
 class Model(Protocol):
-    """The attributes of Translator that this module uses."""
+    """The attributes of `Translator` that scoring needs."""
 
     tokenizer: Tokenizer
     config: Config

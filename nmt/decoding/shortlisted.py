@@ -1,4 +1,4 @@
-"""Adapts a search to a shortlist, in which the search identifies tokens by their indices.
+"""Adapts a search to a shortlist: the search identifies tokens by their indices in the shortlist.
 
 A shortlist is sorted in ascending order and begins with the special ids. The indices of special
 tokens therefore equal their ids, and ties are broken in the same way as with the whole vocabulary.

@@ -89,9 +89,9 @@ class Terms:
     def next_tokens(self, state: State, is_last: bool) -> list[int]:
         """Returns the tokens that begin or continue an unmet term.
 
-        If the hypothesis has all terms, returns EOS at the last step, and also after a term to
-        which the next token could add a letter. A translation with all terms is therefore always
-        found.
+        If the hypothesis has all terms, returns EOS at the last step and after a term to which the
+        next token could add a letter, otherwise []. A translation with all terms is therefore
+        always found.
         """
         if not state.unmet:
             return [EOS_ID] if state.ended or is_last else []
@@ -185,7 +185,7 @@ class TermBanks:
     def _of_states(
         self, facts: Callable[[Terms, State], tuple[int, int]], parents: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the two results of `facts` for each candidate's parent: (b, M) each."""
+        """Applies `facts` to each candidate's parent; returns its two results, (b, M) each."""
         each = np.array(
             [
                 [facts(terms, state) for state in states]
@@ -196,7 +196,7 @@ class TermBanks:
         return first, second
 
     def _are_next(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns whether a candidate's token equals each next token of its parent: (b, M, A)."""
+        """Compares each candidate's token with the next tokens of its parent: (b, M, A) bool."""
         return np.take_along_axis(self._next, parents[..., None], 1) == tokens[..., None]
 
     def _shared_out(
@@ -204,8 +204,8 @@ class TermBanks:
     ) -> NDArray[np.bool_]:
         """Returns a mask (b, M) of the candidates that stay live.
 
-        These are the most likely candidates of each bank, up to the bank's share. If a bank has
-        fewer candidates, the most likely candidates of other banks fill the beam.
+        The most likely candidates of each bank stay live, up to the bank's share of the beam. If a
+        bank has fewer candidates, the most likely candidates of other banks fill the beam.
         """
         taken = np.zeros_like(are_live)
         for bank in range(sizes.max() + 1):
@@ -218,10 +218,11 @@ class TermBanks:
     def follow(
         self, parents: NDArray[np.int64], tokens: NDArray[np.int64], kept: NDArray[np.int64]
     ) -> None:
-        """Updates the states to those of the hypotheses that the search has kept.
+        """Updates the states after the search has decided which hypotheses to keep.
 
         Args:
-            parents, tokens: (b, W) each, of the hypotheses in sentences that stay in the batch.
+            parents, tokens: (b, W) each, the parents and newest tokens of the hypotheses that the
+                search has kept, for the sentences that stay in the batch.
             kept: indices of the sentences that stay, in the previous batch.
         """
         self.terms = [self.terms[i] for i in kept]

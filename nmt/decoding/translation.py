@@ -139,15 +139,15 @@ def _joined_texts(texts: list[str]) -> str:
 
 
 def _joined_attention(parts: list[Translation]) -> list[Attention] | None:
-    """Returns the attention weights of all parts, or None if a part lacks them."""
+    """Returns the attention weights of all parts, or None if a part has none."""
     each = [part.attention for part in parts if part.attention is not None]
     return list(chain(*each)) if len(each) == len(parts) else None
 
 
 def _joined_links(parts: list[Translation], text: str) -> Links | None:
-    """Joins the word links of all parts; returns None if a part lacks links.
+    """Joins the word links of all parts; returns None if a part has none.
 
-    Target words are numbered within the whole text.
+    In the result, target words are numbered within the whole text.
     """
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     joined: Links = []

@@ -37,9 +37,8 @@ class Visibility:
     """An attention mask that is defined by rules.
 
     A query can attend to a key if all rules that are set allow it. `attention` converts the rules
-    into an additive bias and caches the bias in this object, which all layers of a stack share.
-    Every query must be able to attend to at least one key; otherwise the query's attention weights
-    are NaN.
+    into an additive bias and caches the bias in this object, which all layers of a stack share. A
+    query that could not attend to any key would have NaN attention weights.
 
     Attributes:
         segments: segment ids of the queries (R, T) and of the keys (R, S), int64. A query can
@@ -52,9 +51,9 @@ class Visibility:
             its own hypothesis.
         causal: prevents attention to later positions.
         window: limits attention to the query's own position and window // 2 positions on each side.
-            Scores outside the window are computed and then masked, so a window saves no time. In an
-            encoder layer of the base model, attention's scores and weighted sums account for only
-            1% of the multiplications for a sentence of 27 tokens, and 8% for 256 tokens.
+            Because scores outside the window are computed and then masked, a window saves no time.
+            In an encoder layer of the base model, attention's scores and weighted sums account for
+            only 1% of the multiplications for a sentence of 27 tokens, and 8% for 256 tokens.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -77,9 +76,9 @@ def rules_of(
     """Yields a bool mask for each rule that is set; True allows attention.
 
     Args:
-        of_query: indexes a tensor with a segment or position for each query, (R, T).
-        of_key: indexes a tensor with a segment or position for each key, (R, S), so that the result
-            broadcasts with the result of `of_query`.
+        of_query: indexes a tensor (R, T) that contains a segment or a position for each query.
+        of_key: indexes a tensor (R, S) that contains a segment or a position for each key. The
+            results of `of_query` and `of_key` must broadcast.
     """
     if visibility.segments is not None:
         query, key = of_query(visibility.segments[0]), of_key(visibility.segments[1])
@@ -145,10 +144,10 @@ def attention(
     """Computes softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
 
     On a CPU, this function uses separate matrix multiplications. For inputs as long as a sentence,
-    these are 3 to 6 times faster than torch's fused kernel in the bf16 backward pass, and 2 to 8
-    times faster in the forward pass of a decoding step. Without gradients and dropout, inputs with
-    more than 2^24 attention weights use the fused kernel, which needs less memory if d_k and d_v
-    are equal.
+    separate multiplications are faster than torch's fused kernel: 3 to 6 times in the bf16 backward
+    pass, and 2 to 8 times in the forward pass of a decoding step. Without gradients and dropout,
+    inputs with more than 2^24 attention weights use the fused kernel, which needs less memory if
+    d_k and d_v are equal.
 
     Args:
         query, key, value: (R, H, T, K), (R, H, S, K), (R, H, S, V).
@@ -174,7 +173,7 @@ def attention(
 
 
 def _is_long(query: Tensor, key: Tensor, drops: bool) -> bool:
-    """Returns whether the weights take too much memory and no gradient or dropout needs them."""
+    """Returns whether the weights are too large to store, and no gradient or dropout needs them."""
     number = query.shape[:-1].numel() * key.shape[-2]
     return number > _MOST_WEIGHTS and not drops and not torch.is_grad_enabled()
 
@@ -186,8 +185,8 @@ class Cache(Protocol):
         """Appends a step's keys (R, H, T, K) and values (R, H, T, V).
 
         Returns:
-            The keys and values of all steps so far, with the columns in the order that the step's
-            Visibility assumes.
+            The keys and values of all steps so far. The order of the columns must match the
+            Visibility of the step.
         """
 
 

@@ -27,8 +27,8 @@ def free_bytes(device: torch.device) -> int:
 def avoid_cudnn() -> None:
     """Disables the cuDNN attention backend for the whole process.
 
-    torch prefers this backend for attention with a bias. However, cuDNN builds a plan for each new
-    shape, which takes half a second, and its gradients are NaN at some lengths (H100, torch 2.11
-    and later).
+    torch prefers this backend for attention with a bias. However, cuDNN takes half a second per new
+    shape to build a plan, and its gradients are NaN for some sequence lengths (H100, torch 2.11 and
+    later).
     """
     torch.backends.cuda.enable_cudnn_sdp(False)

@@ -46,7 +46,7 @@ class RMSNorm(nn.RMSNorm):
 def new_norm(model: Model) -> nn.Module:
     """Returns a new layer that normalizes the last dimension: (..., D) -> (..., D).
 
-    This function creates all normalization layers of the model.
+    Every normalization layer of the model is created by this function.
     """
     norm = RMSNorm if model.norm_type == "rms" else LayerNorm
     return norm(model.d_model, eps=LAYER_NORM_EPSILON)

@@ -24,11 +24,11 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Looks up `sinusoids` in a table, and computes a longer table if a sentence needs one.
+    """Looks up the values of `sinusoids` in a table; computes a longer table when needed.
 
-    Shorter tables are kept, because a captured CUDA graph continues to read the table that it was
-    captured with. Each table is at least twice as long as the previous one, so all tables together
-    have less than twice as many rows as the longest table.
+    Shorter tables are kept, because a captured CUDA graph continues to read the table that was used
+    during its capture. Because each table is at least twice as long as the previous one, all tables
+    together have less than twice as many rows as the longest table.
     """
 
     max_length: int | None = None
@@ -73,7 +73,7 @@ class LearnedPositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Adds nothing to the embeddings; for positions that only attention uses, such as rotary."""
+    """Adds nothing to the embeddings; for rotary positions, which only attention uses."""
 
     max_length: int | None = None
 
@@ -86,7 +86,8 @@ def rotated(x: Tensor, positions: Tensor) -> Tensor:
     """Applies rotary position embeddings (Su et al., 2021) to queries or keys of self-attention.
 
     Channels 2i and 2i+1 are rotated by the angle pos / 10000^(2i/d_k). The dot product of a rotated
-    query and a rotated key depends on their positions only through the difference of the positions.
+    query and a rotated key depends only on the difference of their positions, not on the positions
+    themselves.
 
     Args:
         x: queries or keys (R, H, C, K); K must be even.

@@ -3,7 +3,7 @@
 All W hypotheses of a sentence are queries in the same row and share one cache of keys and values.
 Each step appends W columns to the cache. A hypothesis can attend only to the columns of its
 ancestors, which are its own tokens so far. Reordering the beam therefore reorders the attention
-mask, not the cache. The source's keys and values are computed once.
+mask, not the cache. The keys and values of the source are computed only once per batch.
 
 Shapes: B sentences, W beam width, S source length, H heads, K d_k, V d_v, P cache columns
 (steps * W).
@@ -24,7 +24,7 @@ class GrowingCache:
     """One layer's keys and values, in preallocated tensors that grow when they are full."""
 
     def __init__(self, first_capacity: int, max_columns: int):
-        """Sets the initial capacity in columns; a full cache doubles it, up to `max_columns`."""
+        """Sets the initial capacity in columns; a full cache grows twofold, up to `max_columns`."""
         self.capacity, self.max_columns = min(first_capacity, max_columns), max_columns
         self.columns = 0
         self.keys: Tensor | None = None  # (B, H, capacity, K)
@@ -73,8 +73,9 @@ class Stepper:
             src: source tokens (B, S) int64, padded with PAD_ID; each sentence ends with EOS.
             beam: W, the number of hypotheses per sentence.
             max_length: maximum number of steps.
-            only: the tokens that may be generated, (n,) int64. `step` then takes and scores indices
-                into `only` instead of token ids. None allows the whole vocabulary.
+            only: the tokens that may be generated, (n,) int64. If given, the arguments and results
+                of `step` refer to indices into `only` instead of token ids. None allows the whole
+                vocabulary.
         """
         self.only = only
         self.logits = transformer.logits if only is None else logits_of(transformer, only)

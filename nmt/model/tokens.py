@@ -20,7 +20,7 @@ class Tokens:
 
     @classmethod
     def of_rows(cls, tokens: Tensor) -> Tokens:
-        """Returns Tokens for rows of one sentence each, (R, C) int64, padded with PAD_ID."""
+        """Returns Tokens for rows (R, C) int64 of one sentence each, padded with PAD_ID."""
         positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
         return cls(tokens, positions, (tokens != PAD_ID).long())
 

@@ -54,7 +54,7 @@ class Transformer(nn.Module):
 
         Args:
             vocabulary_size: V, the size of the joint vocabulary.
-            max_length: number of learned positions; ignored if positions are not learned.
+            max_length: number of learned positions; ignored for other kinds of positions.
         """
         super().__init__()
         self.d_model, self.attention_window = model.d_model, model.attention_window
@@ -94,8 +94,8 @@ class Transformer(nn.Module):
         """Initializes all weights, for which the paper does not specify a distribution.
 
         Embeddings are sampled from N(0, 1/d_model), as in fairseq. After scaling by sqrt(d_model),
-        their variance is 1; the variance of the sinusoids is 1/2. The output bias is 0. All other
-        weights are initialized by their modules' `initialize_weights`.
+        the embeddings have a variance of 1; the sinusoids have a variance of 1/2. The output bias
+        is 0. All other weights are initialized by their modules' `initialize_weights`.
 
         Raises:
             AttributeError: a module has parameters but no `initialize_weights`.
@@ -190,6 +190,6 @@ class Transformer(nn.Module):
 
 
 def _among(side: Tokens, *, causal: bool = False) -> Visibility:
-    """Returns the mask for self-attention within sources or within targets."""
+    """Returns the self-attention mask for sources or targets."""
     segments, positions = side.segments, side.positions
     return Visibility((segments, segments), (positions, positions), causal=causal)

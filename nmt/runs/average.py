@@ -18,10 +18,10 @@ from nmt.storage.names import SHORTLIST, TOKENIZER
 
 
 def mean_weights(models: Iterable[OpenedModel]) -> tuple[dict[str, Tensor], list[OpenedModel]]:
-    """Returns the mean of the weights of models or checkpoints, in fp32, and the models.
+    """Returns the mean weights of models or checkpoints, in fp32, and the models.
 
-    The returned models have no weights, so that memory holds only the mean and one model's weights
-    if `models` is a generator. If there are no models, both results are empty.
+    The returned models have no weights. If `models` is a generator, memory therefore holds only the
+    mean and one model's weights. If there are no models, both results are empty.
 
     Raises:
         NoModelError: the sum of the weights exceeds the range of fp32.
@@ -46,9 +46,9 @@ def mean_weights(models: Iterable[OpenedModel]) -> tuple[dict[str, Tensor], list
 def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """Writes the mean of a run's last valid checkpoints as a model directory.
 
-    Like `nmt train` at the end of a run, this function averages the checkpoints at multiples of
-    `training.checkpoint_every` and the newest checkpoint. It ignores checkpoints at other steps,
-    which are saved when a run is stopped or when a validation is the best so far.
+    Like `nmt train` at the end of a run, this function averages only the newest checkpoint and the
+    checkpoints at multiples of `training.checkpoint_every`. Checkpoints at other steps, which are
+    saved when a run is stopped or when a validation is the best so far, are ignored.
 
     Args:
         last: number of checkpoints to average.
@@ -58,8 +58,8 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
         The steps whose checkpoints were averaged, in ascending order.
 
     Raises:
-        InputError: there are fewer than `last` valid checkpoints, or `output` already exists or is
-            inside a run.
+        InputError: there are fewer than `last` valid checkpoints, or a model must not be written to
+            `output` (see `refuse_output`).
         NoModelError: there is no valid checkpoint.
     """
     refuse_output(output)
@@ -68,8 +68,8 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     own = RunDirectory(run).identity()
     newest = next(sound_checkpoints(own, 1, note), None)
     if newest is None:
-        raise NoModelError(f"{run} has no valid checkpoint. Specify a run that has one.")
-    newest = replace(newest, weights={})  # they are read again
+        raise NoModelError(f"{run} has no valid checkpoint. Specify a run with a valid checkpoint.")
+    newest = replace(newest, weights={})  # frees memory; the weights are read again
     every = newest.config.training.checkpoint_every
     weights, checkpoints = mean_weights(sound_checkpoints(own, last, note, every, newest.step))
     if len(checkpoints) < last:
@@ -112,7 +112,7 @@ def write_finished(
 
     Args:
         files, facts: see `save_model`.
-        note: Called with a warning that names the new path if `model` is renamed.
+        note: Called with a warning if `model` is renamed.
     """
     run = own.directory
     new = atomic.aside(run.model, "new")
@@ -124,8 +124,8 @@ def write_finished(
             kept = atomic.free_name(run.model, "former")
             run.model.replace(kept)
             note(
-                f"nmt: warning: {run.model} contained files that nmt did not create. It was "
-                f"renamed to {kept}."
+                f"nmt: warning: Renamed {run.model} to {kept}, because the directory contained "
+                "files that nmt did not create."
             )
         new.replace(run.model)
     finally:

@@ -37,7 +37,7 @@ _OPTIMIZER_STATES_KEPT = 2  # for the newest checkpoints; older checkpoints are 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint, except its configuration and tokenizer."""
+    """The weights, the optimizer state and the training state in a checkpoint."""
 
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]  # by "STATE.PARAMETER", with the parameter's shape
@@ -60,7 +60,7 @@ def save(
 
     Args:
         files: see `save_model`.
-        facts: the manifest's entries in addition to `step`.
+        facts: entries for the manifest in addition to `step`.
     """
     path = run.checkpoint(checkpoint.step)
     if os.path.lexists(path):  # a damaged checkpoint, skipped when the run was resumed
@@ -85,9 +85,10 @@ def record_state(run: RunDirectory, state: State) -> None:
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
     """Returns the steps of the checkpoints to average, newest first.
 
-    These are the multiples of `every` up to `last`, and `last` itself, at which every run writes a
-    checkpoint. Checkpoints at other steps, for example at a step at which the run was stopped, are
-    not averaged, so that a resumed run ends with the same mean as an uninterrupted run.
+    The steps are the multiples of `every` up to `last`, and `last` itself. Every run saves a
+    checkpoint at each of these steps. Checkpoints at other steps, for example where the run was
+    stopped, are not averaged, so that a resumed run ends with the same mean as an uninterrupted
+    run.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)
@@ -96,10 +97,10 @@ def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
 def rotate(own: RunIdentity, newest: int, every: int, keep: int, best: int | None) -> None:
     """Removes checkpoints that are no longer needed once the checkpoint of step `newest` exists.
 
-    Keeps the newest `keep` scheduled checkpoints, the best checkpoint, checkpoints after step
-    `newest` (damaged checkpoints that were skipped when the run was resumed), and checkpoints of
-    other runs. Only the newest two checkpoints keep their optimizer state. From all other
-    checkpoints, the file of the optimizer state and its entry in the manifest are removed.
+    Keeps the newest `keep` scheduled checkpoints, the best checkpoint, and checkpoints of other
+    runs. Also keeps checkpoints after step `newest`, which are damaged and were skipped when the
+    run was resumed. Only the newest two checkpoints keep their optimizer state. The optimizer
+    states of all other checkpoints are removed, together with their manifest entries.
     """
     run = own.directory
     remove_leftovers(run.checkpoints)
@@ -133,8 +134,8 @@ def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
 
     Raises:
         NoModelError: there are checkpoints, but none is valid.
-        LastingError: a checkpoint was written by a later version of nmt or cannot be opened.
-            Resuming from an older checkpoint would lose work.
+        LastingError: a checkpoint was written by a later version of nmt or cannot be opened. Such a
+            checkpoint is not skipped, because resuming from an older one would lose work.
     """
     skipped: list[Skipped] = []
     for _, folder in own.directory.by_step():

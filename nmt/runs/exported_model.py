@@ -51,11 +51,11 @@ def is_exported(path: str | Path) -> bool:
 
 
 def refuse_unsupported(**given: object) -> None:
-    """Raises ArgumentError if an option is given that exported models do not support.
+    """Raises ArgumentError if an option that exported models do not support is given.
 
     Args:
-        given: the values of the unsupported options, by name. An option with a false or empty value
-            counts as not given.
+        given: the unsupported options, with their values. A false or empty value means that the
+            option is not given.
     """
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(
@@ -78,7 +78,7 @@ def read_exported_config(path: Path) -> Config:
 
 
 def about_original(path: Path) -> dict[str, Any]:
-    """Returns the facts about the original model that `nmt export` kept.
+    """Returns the facts that `nmt export` recorded about the original model.
 
     See `nmt.reporting.about_model`. Raises the same errors as `manifest.read`.
     """

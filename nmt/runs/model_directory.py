@@ -2,9 +2,9 @@
 
 A model from an untrusted source may include a manifest that matches its files, so the manifest
 protects only against accidental damage. Three rules prevent a model from running code, crashing the
-process or filling the memory. The YAML parser is strict. The tokenizer must have the form that nmt
-writes. The names, types and shapes of the tensors must match the configuration; they are read
-before the tensors, from a header of limited size.
+process or filling the memory. The YAML parser rejects tags and aliases. The tokenizer must have the
+form that nmt writes. The names, types and shapes of the tensors must match the configuration; they
+are read before the tensors, from a header of limited size.
 """
 
 import os
@@ -75,11 +75,11 @@ class OpenedModel(FoundModel):
 def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
     """Finds a model or checkpoint.
 
-    In a run directory, the result is `model/` or the newest valid checkpoint, whichever has more
-    steps; if both have the same number of steps, it is `model/`.
+    For a run directory, returns `model/` or the newest valid checkpoint, whichever has more steps.
+    If both have the same number of steps, returns `model/`.
 
     Args:
-        note: Called with messages about the directories that are chosen and skipped in a run.
+        note: Called with messages that say which model of a run is used and which are skipped.
 
     Raises:
         InputError: `path` is missing, or was written by a later version of nmt (status 2).
@@ -196,7 +196,8 @@ def _newest_sound(
         if is_unchanged and all(map(os.path.lexists, folders)):
             if not skipped:
                 raise NoModelError(
-                    f"{run} has no checkpoint yet. Continue training until one is saved."
+                    f"{run} has no checkpoint yet. Continue the training until a checkpoint is "
+                    "saved."
                 )
             for each in skipped[1:]:
                 note(str(each))
@@ -214,14 +215,14 @@ def refuse_exported(path: Path) -> None:
     if is_exported(path):
         program, how = "CTranslate2", f'run "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
-        program, how = "transformers", "load this one with AutoModelForSeq2SeqLM"
+        program, how = "transformers", "load the exported model with AutoModelForSeq2SeqLM"
     else:
         return
-    raise NoModelError(f"{path} is a model for {program}. Use the original model here, or {how}.")
+    raise NoModelError(f"{path} is a model for {program}. Use the original model, or {how}.")
 
 
 class Skipped(NamedTuple):
-    """A model or checkpoint of a run that cannot be used; as a string, a message about it."""
+    """An unusable model or checkpoint of a run; `str(skipped)` is a message for the user."""
 
     folder: Path
     problem: str
@@ -238,10 +239,10 @@ def skipping(folder: Path, skipped: list[Skipped]) -> Iterator[None]:
 
     Args:
         folder: the model or checkpoint that the block uses.
-        skipped: `folder` is appended with each problem of the suppressed error.
+        skipped: one entry is appended for each problem of the suppressed error.
 
     Raises:
-        LastingError: the block raised it, and no other model may be used instead.
+        LastingError: the block raised a LastingError, after which no other model may be tried.
     """
     try:
         yield
@@ -257,8 +258,9 @@ def open_in_run(
     """Opens a model or checkpoint of a run.
 
     Raises:
-        NoModelError: `open_model` raises it, the directory's name contains the number of another
-            step, or the model was trained with different settings or data than the run.
+        NoModelError: a file is not valid (see `open_model`), a checkpoint's directory is named
+            after another step, or the model was trained with different settings or data than the
+            run.
         InputError: the operating system cannot read the directory.
     """
     try:
@@ -351,7 +353,7 @@ def _read_config(folder: Path) -> Config:
 
 
 def model_files(tokenizer: bytes, shortlist: bytes | None) -> dict[str, bytes]:
-    """Returns the contents of a model's files by name, except its configuration and weights."""
+    """Returns the contents of a model's files by name, without configuration and weights."""
     return {TOKENIZER: tokenizer} | ({} if shortlist is None else {SHORTLIST: shortlist})
 
 
@@ -375,7 +377,7 @@ def save_model(
     """Writes a model directory atomically.
 
     Args:
-        path: a path that does not exist, or an empty directory.
+        path: an empty directory, or a path that does not exist.
         files: see `model_files`.
         facts: entries for the manifest, such as `step` and the hashes of the tokenizer and data.
     """

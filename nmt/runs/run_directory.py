@@ -43,8 +43,8 @@ def owner(path: Path) -> Path | None:
 def refuse_output(path: Path) -> None:
     """Raises InputError if a model must not be written to `path`.
 
-    `path` must be missing or an empty directory (see `refuse_existing`). It must also be outside
-    all runs and prepared data, where the model would later be considered a damaged file.
+    `path` must be missing or an empty directory (see `refuse_existing`), and outside the files and
+    directories that nmt manages in runs, models and prepared data (see `owner`).
     """
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):
@@ -99,7 +99,7 @@ class RunDirectory:
 
     @property
     def test_scores(self) -> Path:
-        """The file of the finished model's test scores and translations, from `nmt report`."""
+        """The path of the file in which `nmt report` keeps the finished model's test results."""
         return self.path / names.EVALUATION / names.TEST_SCORES
 
     @property
@@ -136,7 +136,7 @@ class RunDirectory:
         return sorted(found, reverse=True)
 
     def models(self) -> list[Path]:
-        """Returns all existing paths with the name of the finished model or of a checkpoint."""
+        """Returns the paths of the finished model and of all checkpoints, valid or damaged."""
         finished = [self.model] if os.path.lexists(self.model) else []
         return finished + [folder for _, folder in self.by_step()]
 
@@ -147,7 +147,7 @@ class RunDirectory:
 
     @property
     def is_run(self) -> bool:
-        """Returns whether this is a run, not a model or a checkpoint."""
+        """Returns whether the directory is a run, rather than a model or a checkpoint."""
         return self.config.is_file() and not (self.path / manifest.NAME).exists()
 
     def settings(self) -> Config:
@@ -186,9 +186,8 @@ class RunDirectory:
     def refuse_changes(self, config: Config, note: Note) -> None:
         """Raises InputError if `config` changes a setting of the run that must not change.
 
-        If there is no model and no checkpoint, not even a damaged one, nothing depends on the
-        settings yet. The run then starts over, and `note` is called with a message for each changed
-        setting.
+        If there is no model and no checkpoint, not even a damaged one, all settings may change. The
+        run then starts over, and `note` is called with a message for each such setting.
         """
         if not self.config.exists():
             return
@@ -216,13 +215,13 @@ class RunDirectory:
         """
         try:
             former = manifest.read(self.path, "data", names.DATA_MANIFEST)
-        except InputError:  # without it, each checkpoint is compared when it is opened
+        except InputError:  # each checkpoint is compared when it is opened
             return
         for key, value in hashes.items() if self.models() else ():
             if former[key] != value:
                 raise NoModelError(
-                    f"The prepared data is not the data that the run was trained on: {key} is "
-                    f"{value}, but {former[key]} in {self.data_manifest}. Restore the data, or "
+                    f"The prepared data is not the data that the run was trained on: it has {key} "
+                    f"{value}, but {self.data_manifest} has {former[key]}. Restore the data, or "
                     "choose another training.run_directory."
                 )
 
@@ -270,8 +269,8 @@ class RunIdentity:
         for key in sorted(found.keys() - MAY_CHANGE - _PLACES):
             its, ours = map(configuration.inline, found[key])
             raise NoModelError(
-                f"{folder} belongs to another run: {key} is {its}, but {ours} in this run. Move "
-                f"{folder} out of the run."
+                f"{folder} belongs to another run: its {key} is {its}, but this run's is {ours}. "
+                f"Move {folder} out of the run."
             )
 
     @cached_property
@@ -283,7 +282,7 @@ class RunIdentity:
     def data_of(self, folder: Path, content: dict[str, Any]) -> dict[str, Any] | None:
         """Returns the manifest of the data that a checkpoint or model was trained on.
 
-        The result is None if the run directory has no valid copy of this manifest.
+        Returns None if the run directory has no valid copy of the manifest.
 
         Args:
             content: the manifest in `folder`.

@@ -49,7 +49,7 @@ class Best(BaseModel):
         return is_best
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Returns whether the best validation beats `validation`, an entry of log.jsonl."""
+        """Returns whether the best validation is better than an entry of log.jsonl."""
         own = getattr(self, by)
         return self.step is not None and own is not None and _is_better(by, own, validation[by])
 
@@ -81,8 +81,8 @@ def read_state(path: Path, since: object = None) -> State:
 
     Args:
         path: path of state.json.
-        since: the state in the checkpoint's manifest, which is newer than the state in the file;
-            None if the manifest has no state.
+        since: the state in the checkpoint's manifest, which replaces the state in the file; None if
+            the manifest has no state.
 
     Raises:
         NoModelError: the state is not valid.

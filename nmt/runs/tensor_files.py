@@ -34,7 +34,7 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path, remedy: str) -> No
     """Raises NoModelError unless names and shapes are as expected.
 
     Args:
-        remedy: the last sentence of the error message, which says what to do.
+        remedy: the last sentence of the error message, which tells the user what to do.
     """
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) == found.get(key):
@@ -57,16 +57,16 @@ def read_tensors(
     """Reads a file's tensors into memory, after checking its header.
 
     The file is read once, from its start to its end, so that the caller can hash what is read (see
-    `manifest.verified`). A memory map would change, or end the process, if another process wrote to
-    the file later.
+    `manifest.verified`). A memory map would not be safe: if another process changed the file later,
+    the tensors would change or the process would crash.
 
     Args:
         file: the opened file.
-        path: the file's path, for messages.
+        path: the file's path, for error messages.
         shapes: names and shapes of the parameters.
-        are_states: whether the file contains optimizer states, named `STATE.PARAMETER`. Each state
-            must then exist for all parameters, with the parameter's shape, because fused optimizers
-            would otherwise write out of bounds.
+        are_states: whether the file contains optimizer states, named `STATE.PARAMETER`. Every
+            parameter must then have every state, with the parameter's shape, because fused
+            optimizers would otherwise write out of bounds.
 
     Raises:
         NoModelError: the file is damaged, or contains unexpected names or shapes, types other than
@@ -99,7 +99,7 @@ def read_tensors(
 
 
 class _Entry(BaseModel):
-    """The description of a tensor in a header."""
+    """A tensor's entry in the header of a safetensors file."""
 
     model_config = ConfigDict(strict=True)
 
@@ -133,16 +133,16 @@ def _read_header(file: BinaryIO) -> dict[str, tuple[int, ...]]:
     entries = {key: each for key, each in header.items() if isinstance(each, _Entry)}
     other = {each.dtype for each in entries.values()} - {"F32"}
     if other:
-        raise ValueError(f"tensors of type {', '.join(sorted(other))} instead of F32")
+        raise ValueError(f"its tensors have type {', '.join(sorted(other))} instead of F32")
     entries = dict(sorted(entries.items(), key=lambda item: item[1].data_offsets))
     end = 0
     for each in entries.values():
         begin, end = end, end + 4 * math.prod(each.shape)
         if each.data_offsets != (begin, end):
-            raise ValueError("its tensors overlap, have gaps or have other sizes than their shapes")
+            raise ValueError("its tensors overlap, leave gaps, or do not fit their shapes")
     there = os.fstat(file.fileno()).st_size - 8 - size
     if len(entries) != len(header) or there != end:
-        raise ValueError(f"{there} bytes of data, but {end} in its header")
+        raise ValueError(f"it has {there} bytes of data, but its header describes {end}")
     return {key: each.shape for key, each in entries.items()}
 
 

@@ -124,16 +124,17 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
 
 
 def refuse_unfit_directory(config: Config, note: Note) -> None:
-    """Raises InputError if a run with `config` cannot use its run directory.
+    """Raises InputError if a run with `config` must not use its run directory.
 
-    Called before long work such as data preparation, so that the error comes early.
+    This function is called before slow work such as data preparation, so that the error is raised
+    early.
 
     Args:
         note: see `open_run`.
 
     Raises:
-        InputError: the path is a file, the run would overwrite files that nmt did not create, or
-            the directory holds a run with other settings.
+        InputError: `training.run_directory` is a file, contains a run with other settings, or
+            contains files that nmt did not create and that the run would overwrite.
     """
     directory = RunDirectory(Path(config.training.run_directory))
     refuse_file(("training", "run_directory"), directory.path)
@@ -145,7 +146,7 @@ def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
     """Returns `config` with a `training.compile` value of "auto" resolved to true or false.
 
     A new run compiles layers if a GPU is available. The run directory records this choice, so that
-    a resumed run makes the same choice on any device.
+    a resumed run makes the same choice on every device.
     """
     if config.training.compile != "auto":
         return config
@@ -162,8 +163,9 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     Also sets whether PyTorch uses only deterministic operations.
 
     Args:
-        start: the checkpoint, or None; its tensors are removed once they are restored.
-        note: Called with messages about the model to fine-tune, if there is one.
+        start: the checkpoint, or None for a new run; its tensors are removed once they are
+            restored.
+        note: Called with messages about the model to fine-tune, if any.
 
     Raises:
         NoModelError: the optimizer state in the checkpoint does not match the run's optimizer.
@@ -199,7 +201,7 @@ def be_deterministic(wanted: bool) -> None:
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
     """Returns the Transformer with its initial weights.
 
-    These are the weights of `start`, the weights of the model to fine-tune, or random weights.
+    The initial weights are those of `start`, those of the model to fine-tune, or random.
     """
     transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:
@@ -227,5 +229,6 @@ def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) 
     if theirs != ours:
         note(
             f"nmt: warning: Model {origin} (training.initialize_from) was trained for {theirs}, "
-            f"but is fine-tuned on {ours} data. Choose another model if this is not intended."
+            f"but is fine-tuned on {ours} data. If the languages should match, choose another "
+            "model."
         )

@@ -20,8 +20,8 @@ class Board:
 
     Args:
         folder: the directory for the event files.
-        step: the step of the checkpoint that the run resumes from; TensorBoard discards events of
-            later steps.
+        step: the step of the checkpoint that the run resumes from. TensorBoard discards existing
+            events of later steps.
     """
 
     def __init__(self, folder: Path, step: int):
@@ -36,7 +36,7 @@ class Board:
         threading.excepthook = self._former_hook
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
-        """Prints no traceback for TensorBoard's thread, whose error the next write raises again."""
+        """Prints no traceback for TensorBoard's thread; the next write re-raises its error."""
         if not type(failure.thread).__module__.startswith("tensorboard."):
             self._former_hook(failure)
 
@@ -74,7 +74,7 @@ class Board:
         self._writer.flush()
 
     def model(self, config: Config, facts: dict[str, Any]) -> None:
-        """Writes the finished model's settings and scores for TensorBoard's HParams dashboard."""
+        """Writes the run's settings and the finished model's scores for the HParams dashboard."""
         measured = facts.get("validation", {})
         scores = {f"model/{name}": measured[name] for name in _SCORES if name in measured}
         sections = {"model", "tokenizer", "training", "decoding"}

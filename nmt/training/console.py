@@ -55,7 +55,7 @@ class Console:
         text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
         if not has_learned(result.facts):
             text += (
-                " (next to nothing learned yet; guessing by token frequencies has nll "
+                " (learned next to nothing so far: predicting from token frequencies gives nll "
                 f"{result.unigram_nll:.3f})"
             )
         self.note(text)

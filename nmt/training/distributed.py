@@ -89,7 +89,7 @@ class Ranks:
 
         Returns:
             The sum over ranks of each number in `values`, and the maximum over ranks of each number
-            in `requests`. Both are the same on all ranks.
+            in `requests`. The results are the same on all ranks.
         """
         columns = list(zip(*self._rows([*values, *requests]), strict=True))
         return list(map(_added, columns[: len(values)])), list(map(max, columns[len(values) :]))
@@ -103,7 +103,7 @@ class Ranks:
         return int(max(row[0] for row in self._rows([value])))
 
     def _rows(self, values: list[float]) -> list[list[float]]:
-        """Returns every rank's values, in rank order."""
+        """Returns the `values` of all ranks, in rank order."""
         if self.world_size == 1:
             return [values]
         own = torch.tensor(values, dtype=torch.float64)
@@ -115,7 +115,7 @@ class Ranks:
         """Waits until a CUDA event has completed.
 
         If a rank is lost, the GPUs of the other ranks may hang in a collective operation, and a
-        host thread that is blocked by its GPU cannot be interrupted. The host therefore polls the
+        host thread that waits for its GPU cannot be interrupted. The host therefore polls the
         event, and checks between polls whether a rank was lost.
 
         Raises:
@@ -140,7 +140,7 @@ class Ranks:
             dist.barrier()
 
     def gather(self, value: Any) -> list[Any]:
-        """Returns every rank's value, in rank order."""
+        """Returns the `value` of each rank, in rank order."""
         if self.world_size == 1:
             return [value]
         values: list[Any] = [None] * self.world_size
@@ -150,7 +150,7 @@ class Ranks:
     def refuse_different(self, value: object, name: str) -> None:
         """Raises InputError unless all ranks have the same `value`.
 
-        Values can differ if the machines do not share a file system.
+        The values differ, for example, if the machines do not share a file system.
 
         Args:
             name: describes the value in the error message.
@@ -171,7 +171,7 @@ class Ranks:
 
 
 def _added(values: Sequence[float]) -> float:
-    """Adds values from left to right; the rounding of `sum` depends on the Python version."""
+    """Adds values from left to right. (The rounding of `sum` depends on the Python version.)"""
     return reduce(add, values)
 
 
@@ -214,15 +214,16 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
     """Joins the run's process group if there are several ranks, and leaves it after the block.
 
     After an error, the process groups are not destroyed, because this can hang if a rank is lost.
-    The Python interpreter can also hang when it exits, so the process must then end with
-    `os._exit`, as in `nmt.cli.main`.
+    Because the Python interpreter can also hang at exit, the process must then end with `os._exit`,
+    as in `nmt.cli.main`.
 
     Args:
         timeout_s: time in seconds after which a rank that does not answer counts as lost.
 
     Raises:
         LostRankError: a rank was lost.
-        InputError: the block raised it on this rank, or the processes cannot reach each other.
+        InputError: the block raised an InputError on this rank, or the processes cannot reach each
+            other.
         ReportedElsewhereError: another rank reports the error that ended the run.
     """
     has_gpu, size = torch.cuda.is_available(), world_size()
@@ -290,10 +291,11 @@ def _await_master(timeout_s: int) -> None:
     """Waits until the main process accepts connections.
 
     The main process itself waits only until its host name can be resolved. torch would also wait,
-    but if it cannot connect, it prints about forty lines of internal details.
+    but prints about forty lines of internal details if it cannot connect.
 
     Raises:
-        OSError: the timeout has passed, or the host name could not be resolved for 30 s.
+        OSError: no connection was accepted before the timeout, or the host name could not be
+            resolved for 30 s.
     """
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     is_host = os.environ.get("RANK") == "0" and not is_agents

@@ -1,9 +1,9 @@
-"""Chooses the fastest execution path whose results agree with plain PyTorch code on this machine.
+"""Chooses the fastest execution path that agrees with plain PyTorch code on this machine.
 
-An execution path (see `FastPath`) is a way to compute the model and the loss in training. Compiled
-layers, fused attention and the chunked loss are compared with plain code on the first micro-batch,
-at the start of a run and each time the run is resumed. If a path fails or its results differ, the
-user is warned and the run uses the next slower path.
+An execution path (see `FastPath`) is one of several implementations of the model and the loss for
+training. Compiled layers, fused attention and the chunked loss are compared with plain code on the
+first micro-batch, at the start of a run and each time the run is resumed. If a path raises an error
+or its results differ, the user is warned and the next slower path is tried.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def is_compiled(path: FastPath | None) -> bool:
 def possible_paths(config: Config, ranks: Ranks) -> list[FastPath]:
     """Returns the execution paths to try on this device, fastest first.
 
-    The list is empty if only the default path is available.
+    The list is empty if there is no choice, as on a CPU without compiled layers.
     """
     on_gpu, wanted = ranks.device.type == "cuda", config.training.compile
     paths: list[FastPath] = []
@@ -68,7 +68,8 @@ def choose_path(
 
     Args:
         loss_module: a model whose layers are not yet compiled.
-        former: the path that the run has used so far; no faster path is chosen. None for a new run.
+        former: the path that the run has used so far, or None for a new run. A path faster than
+            `former` is not chosen.
         note: Called with a warning if a path is rejected, or if `former` is not available.
 
     Returns:
@@ -165,14 +166,14 @@ class Reference:
         return replace(reference, errors=reference._errors(loss_module, pieces, config))
 
     def problem(self, loss_module: TransformerLoss, batch: Batch, config: Config) -> str | None:
-        """Returns a description of the problem with the model's execution path, or None.
+        """Describes the problem with the model's execution path; returns None if there is none.
 
         The loss and each parameter's gradient are compared with their fp32 values. An error may be
         at most twice the error of plain code in the run's precision, plus `_TOLERANCE` times the
         size of the fp32 value. The size of a gradient is its norm plus a hundredth of the total
-        norm. With dropout, the code is compiled separately and samples different masks than plain
-        code. Therefore, the checks with dropout require only a loss between half and twice the fp32
-        loss, and finite gradients.
+        norm. With dropout, the code is compiled separately and its masks differ from those of plain
+        code. A second check, with dropout, therefore requires only finite gradients and a loss
+        between half and twice the fp32 loss.
 
         Raises:
             InputError: memory ran out.
@@ -201,12 +202,12 @@ class Reference:
 
         exact, plain = self.exact, self.errors
         if not is_within(errors.loss, plain.loss, exact.loss):
-            return f"loss off by {_share(errors.loss, exact.loss, plain.loss)}"
+            return f"the loss is off by {_share(errors.loss, exact.loss, plain.loss)}"
         for name, size in exact.gradients.items():
             plain_error = plain.gradients[name]
             if not is_within(errors.gradients[name], plain_error, size + 0.01 * exact.norm):
                 shares = _share(errors.gradients[name], size, plain_error)
-                return f"gradient of {name} off by {shares}"
+                return f"the gradient of {name} is off by {shares}"
         if not (exact.loss <= 2 * loss <= 4 * exact.loss and math.isfinite(norm)):
             exact_norm = sum(exact.gradients.values())
             return (
@@ -229,7 +230,7 @@ class Reference:
 
 
 def _share(error: float, size: float, plain: float) -> str:
-    return f"{error / (size or 1):.2%}, plain code by {plain / (size or 1):.2%}"
+    return f"{error / (size or 1):.2%}, that of plain code by {plain / (size or 1):.2%}"
 
 
 def _gradients(

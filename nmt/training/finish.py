@@ -24,7 +24,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
     """Writes the finished model, `RUN/model`.
 
     Args:
-        end: the setting that ended the run, for the log.
+        end: the setting that ended the run; written to the log.
 
     Raises:
         NoModelError: no valid checkpoint is left.
@@ -43,7 +43,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
     write_finished(run.identity, run.config, run.files, weights, run.facts | facts, log.note)
     log.model(run.config, facts | {"ended_by": end})
     log.note(f"The finished model is {_described(facts)}.")
-    for warning in warnings:  # the run began with those about the learning rate
+    for warning in warnings:  # the warnings about the learning rate were shown at the start
         log.note(f"nmt: warning: {warning}")
 
 
@@ -66,7 +66,7 @@ def _moving_average(
 def _mean_or_best(
     training: Training, log: RunLog, stop: StopRequest, step: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns the finished model's weights, and facts for the manifest and the log."""
+    """Returns the mean weights or the best checkpoint's, and facts for the manifest and the log."""
     run, best = training.run, training.best
     settings = run.config.training
     by, wanted = settings.best_by, settings.average_last
@@ -108,7 +108,7 @@ def _mean_or_best(
 
 
 def _described(facts: Mapping[str, Any]) -> str:
-    """Describes the checkpoints from which the finished model was made, and the scores compared.
+    """Describes which checkpoints the finished model was made from, and the compared scores.
 
     A description is, for example, "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8,
     12 (BLEU 1.900)".

@@ -1,4 +1,4 @@
-"""Detects training problems that leave all values finite, such as a model that learns nothing."""
+"""Detects training problems without NaN or infinity, such as a model that learns nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATIENCE_STEPS = 100
 def rate_warnings(config: Config) -> list[str]:
     """Returns warnings if the learning rate will exceed `highest_rate` or will never decrease.
 
-    In fine-tuning, a rate that never decreases is usual, so there is no warning about it.
+    For fine-tuning, a learning rate that never decreases is usual and causes no warning.
     """
     return [*_too_high(config), *_always_rising(config)]
 
@@ -61,13 +61,13 @@ def _too_high(config: Config) -> Iterator[str]:
 
 
 class Divergence:
-    """Detects divergence: too many consecutive steps whose loss is worse than guessing.
+    """Detects divergence: many consecutive steps whose loss is worse than guessing.
 
     Predicting each of V tokens with the same probability gives an nll of ln V nats per token, and
-    the nll of an untrained model is about half a nat higher. "Worse than guessing" therefore means
-    an nll above ln V + 1. During the warm-up, it means an nll above 3 ln V, because a fine-tuned
-    model may still be adapting to its new data. The loss of a step is the same on all ranks, so all
-    ranks detect divergence at the same step without communication.
+    the nll of an untrained model is about half a nat higher. A loss is therefore worse than
+    guessing if the nll is above ln V + 1. During the warm-up, the limit is 3 ln V, because a
+    fine-tuned model may still be adapting to its new data. The loss of a step is the same on all
+    ranks, so all ranks detect divergence at the same step without communication.
     """
 
     def __init__(self, config: Config):
@@ -79,8 +79,9 @@ class Divergence:
     def is_diverging(self, step: int, nll: float) -> bool:
         """Returns whether a step's loss is worse than guessing; such a step should not be saved.
 
-        A step's loss is computed before the step updates the weights. The first weights with such a
-        loss may therefore have been saved after the previous step, but later weights are not saved.
+        A step's loss is computed before the step updates the weights. The weights with which the
+        loss first became worse than guessing may therefore have been saved after the previous step,
+        but later weights are not saved.
 
         Args:
             nll: the step's nll, in nats per target token.
@@ -115,8 +116,8 @@ def has_learned(validation: Mapping[str, Any]) -> bool:
     """Returns whether a model has learned more than the frequencies of tokens and token pairs.
 
     In the demo, the nll of runs with too high a learning rate stays at 0.84 to 1.05 times the nll
-    of guessing by token frequencies, and their BLEU is 0. The BLEU of other runs is 1 to 2 when
-    their nll is 0.75 times the nll of guessing.
+    of guessing by token frequencies, and their BLEU is 0. Successful runs have a BLEU of 1 to 2
+    when their nll is 0.75 times the nll of guessing.
 
     Args:
         validation: a validation's entry in log.jsonl.
@@ -128,7 +129,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
     """Returns warnings about a finished model.
 
     Args:
-        mean: the validation of the averaged model, as an entry of log.jsonl.
+        mean: the averaged model's validation, as an entry of log.jsonl.
         best: the best validation of a single checkpoint. If `best.step` is None, the averaged model
             is not compared with a checkpoint.
         by: the measure by which the averaged model and the checkpoint are compared.
@@ -153,7 +154,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
 
 
 def too_few(averaged: int, wanted: int, run: RunDirectory) -> list[str]:
-    """Returns a list with a warning if `averaged`, a number of checkpoints, is not `wanted`."""
+    """Returns a list with one warning if fewer checkpoints than `wanted` were averaged, else []."""
     if averaged == wanted:
         return []
     return [

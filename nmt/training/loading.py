@@ -35,7 +35,7 @@ def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Ite
     Advancing the iterator may raise any exception that `Plan.steps` raises.
 
     Args:
-        is_compiled: whether layers are compiled (see `shape`).
+        is_compiled: whether layers are compiled, which requires a fixed shape (see `shape`).
 
     Raises:
         InputError: the ranks cannot share the micro-batches evenly.
@@ -58,8 +58,8 @@ def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Ite
 def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
     """Yields an iterator over `items`; a thread computes up to `most` of the items in advance.
 
-    If computing an item raises an exception, taking that item re-raises the exception. At the end
-    of the block, the thread finishes its current item and stops.
+    An exception that is raised while an item is computed is re-raised when the item is requested.
+    At the end of the block, the thread finishes its current item and stops.
     """
     end = object()
     with ThreadPoolExecutor(1, "loader") as thread:

@@ -50,7 +50,7 @@ def train_steps(
         The last step, which was saved, and the setting that ended the run.
 
     Raises:
-        Stopped: a rank received a signal; the last step was saved.
+        Stopped: a rank received a stop signal; the last step was saved.
         InputError: memory ran out, a rank was lost, training diverged (DivergedError), or storage
             failed.
     """
@@ -76,9 +76,9 @@ def train_steps(
 
 def _ending(training: Training, end: End, step: int) -> str:
     settings, best = training.run.config.training, training.best
-    validated = f"; the best {NAMES[settings.best_by]} is that of step {best.step}"
-    text = f"Training ends at step {step} because of training.{end}"
-    return text + (validated if best.step is not None else "") + "."
+    validated = f" The best {NAMES[settings.best_by]} is that of step {best.step}."
+    text = f"Training ends at step {step} because of training.{end}."
+    return text + (validated if best.step is not None else "")
 
 
 class _Loop:
@@ -165,16 +165,16 @@ class _Loop:
         self._log.restart_clock()
 
     def validate_if_due(self, step: int, *, is_saved: bool) -> bool:
-        """Validates if due (every `validate_every` steps and at the last step); updates `best`.
+        """Validates if a validation is due at `step`; updates `best`.
 
-        If a signal interrupts the validation, nothing changes and the validation remains due.
+        A validation that a signal interrupts changes nothing and is repeated when the run resumes.
 
         Args:
-            is_saved: whether the checkpoint of `step` exists. If so, the updated `best` is recorded
-                in the checkpoint.
+            is_saved: whether the checkpoint of `step` exists; if True, the updated `best` is
+                recorded in it.
 
         Returns:
-            Whether a validation was completed and is the best so far.
+            Whether a validation was completed and its score is the best so far.
         """
         training, run = self._training, self._run
         if not self._is_validation_due(step):
@@ -221,8 +221,8 @@ def _after_a_discarded_pass(
     """Runs a backward pass whose gradients are discarded; returns an iterator over the same steps.
 
     DistributedDataParallel rebuilds its buckets after its first pass, and with three ranks or more
-    the buckets determine the order in which the ranks' gradients are added. With the additional
-    pass, a resumed run adds gradients in the same order as an uninterrupted run.
+    the buckets determine the order in which the ranks' gradients are added. The discarded pass
+    makes a resumed run add gradients in the same order as an uninterrupted run.
     """
     first = next(steps)
     if training.run.ranks.world_size > 1:

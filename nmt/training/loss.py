@@ -1,12 +1,12 @@
 """Computes label-smoothed cross-entropy from hidden states, in chunks of tokens.
 
-The logits of all tokens are never in memory at the same time. The loss of each token is multiplied
-by the token's loss weight (see `nmt.data.loss_weights`).
+Only the logits of one chunk are in memory at a time. The loss of each token is multiplied by the
+token's loss weight (see `nmt.data.loss_weights`).
 
-Labels are smoothed as proposed by Szegedy et al. (2016, §7): the target distribution is
-(1 - epsilon) on the label plus epsilon / V on each of the V entries of the vocabulary, including
-the label. This is the same as torch's `cross_entropy(label_smoothing=epsilon)`. (tensor2tensor
-distributes epsilon over the V - 1 other entries.)
+Labels are smoothed as in Szegedy et al. (2016, §7): the target distribution is (1 - epsilon) on the
+label plus epsilon / V on each of the V entries of the vocabulary, including the label. torch's
+`cross_entropy(label_smoothing=epsilon)` is defined in the same way. (tensor2tensor distributes
+epsilon over the V - 1 other entries.)
 """
 
 import math
@@ -105,8 +105,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
     """Returns the number of tokens whose logits are in memory at the same time.
 
-    On a GPU, the chunks have about the same size, because a small last chunk would be inefficient.
-    This size is a multiple of 128, the tile size of matrix multiplication.
+    On a GPU, all chunks have about the same size, because a small last chunk would be inefficient.
+    On a GPU, the number is a multiple of 128, the tile size of matrix multiplication.
     """
     if device.type == "cpu":
         return max(1, _CHUNK_BYTES // bytes_each)
@@ -128,7 +128,8 @@ def smoothed_cross_entropy(
         embedding: (V, D), the projection to logits.
         targets: (N,) int64; targets equal to PAD_ID are ignored.
         epsilon: label smoothing, 0 <= epsilon < 1; 0.1 in the paper.
-        weights: (N,) fp32, a factor for each token's loss; None means that all factors are 1.
+        weights: (N,) fp32, the factor by which each token's loss is multiplied; None: 1 for all
+            tokens.
 
     Returns:
         Two scalars in nats: the smoothed loss, which is differentiable, and the unsmoothed
@@ -152,7 +153,8 @@ class TransformerLoss(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Returns the micro-batch's smoothed loss and negative log-likelihood.
 
-        Both are in nats and summed over tokens; each token's loss is multiplied by its loss weight.
+        The two values are in nats and summed over tokens; each token's loss is multiplied by its
+        loss weight.
         """
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
         weights = token_weights(batch)

@@ -94,7 +94,7 @@ class Muon(Optimizer):
 
 
 def _average_gradient(optimizer: Optimizer, weight: Tensor) -> Tensor:
-    """Returns the moving average of a parameter's gradient; it is 0 before the first step."""
+    """Returns the moving average of a parameter's gradient, which starts at 0."""
     state = optimizer.state[weight]
     if not state:
         state["exp_avg"] = torch.zeros_like(weight)
@@ -251,8 +251,8 @@ def restore_state(
 def skip_if_not_finite(optimizer: Optimizer, measured: Tensor) -> None:
     """Makes the optimizer skip this and all later steps if a value in `measured` is not finite.
 
-    The check runs on the device. It therefore also covers steps that the host launches before it
-    has read the values.
+    The check runs on the device, so that steps that the host launches before it has read the values
+    are also skipped.
     """
     found = (~measured.isfinite().all()).float()
     former = getattr(optimizer, "found_inf", None)

@@ -53,7 +53,7 @@ class Peers:
         """Starts monitoring the other ranks on this machine.
 
         Args:
-            processes: the processes of all ranks, in rank order; all processes are running.
+            processes: the processes of all ranks, in rank order; all of them must be running.
         """
         own = processes[self.rank]
         for rank, process in enumerate(processes):
@@ -85,7 +85,7 @@ class Peers:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Ends the process if a rank is lost and the main thread does not leave the block.
+        """Ends the process if a rank is lost and the main thread cannot leave the block.
 
         A GPU's queue holds about a thousand kernel launches; when the queue is full, the next
         launch blocks the host. If the GPU is waiting for a lost rank, this launch never returns.
@@ -119,12 +119,12 @@ class Peers:
         """Returns the error that this rank should raise, given how the other ranks have ended.
 
         A rank with an error of its own waits only for the reports of lower ranks, which may have
-        the same error. Its exit then interrupts the ranks that are waiting for it. A rank that only
-        lost a connection waits for the reports of all ranks that may still be running; ranks
-        without a report count as lost.
+        the same error. When the rank then exits, the ranks that wait for it lose their connection.
+        A rank that only lost a connection waits for the reports of all ranks that may still be
+        running. Ranks without a report count as lost.
 
         Args:
-            error: this rank's own error; None if it only lost a connection.
+            error: this rank's own error; None if the rank only lost a connection.
         """
         with self._ending:
             self._guarded_since = math.inf
@@ -161,7 +161,7 @@ class Peers:
         )
 
     def _last_words(self, awaited: set[int]) -> dict[int, tuple[Status, str]]:
-        """Returns the status and text of each rank that reports in time, including this rank."""
+        """Returns the status and text of each rank that reports within 5 s, including this rank."""
         deadline = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < deadline:
             if self._store.check([str(rank) for rank in awaited - self.gone()]):

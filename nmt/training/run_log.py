@@ -52,7 +52,7 @@ class RunLog:
     Args:
         run: the run's directory; None on all ranks except the main one.
         step: the step of the checkpoint that the run resumes from; 0 for a new run.
-        validated: the step of the last validation that the checkpoint records.
+        validated: the step of the last validation, according to the checkpoint.
         max_steps: the maximum number of steps of the run.
         elapsed_s: the value of the property `elapsed_s` at the checkpoint.
         hardware: `device` and `world_size`, which are added to every entry of log.jsonl.
@@ -85,9 +85,8 @@ class RunLog:
     def elapsed_s(self) -> float:
         """Returns the training time so far in seconds, including validation and saving.
 
-        A resumed run continues from the value in its checkpoint. Time spent on steps after this
-        checkpoint, which are lost and repeated, is not counted, nor is the time during which the
-        run was stopped.
+        A resumed run continues from the value in its checkpoint. Neither the time during which the
+        run was stopped nor the time of steps after the checkpoint, which are repeated, is counted.
         """
         return time.monotonic() - self._began
 

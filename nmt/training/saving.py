@@ -1,7 +1,7 @@
-"""Writes checkpoints; when training on a GPU, in a thread while training continues.
+"""Writes checkpoints; on a GPU, training continues while a background thread writes them.
 
-On a CPU, no thread is used, because the thread would take a core from training and need a copy of
-the weights and the optimizer's state.
+On a CPU, no background thread is used, because the thread would take a core from training and need
+a copy of the weights and the optimizer's state.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class CheckpointWriter:
         """Saves the checkpoint of a step, and removes checkpoints that are no longer needed.
 
         Raises:
-            DivergedError: a weight is not finite; raised on all ranks.
+            DivergedError: a weight is not finite. All ranks raise the error.
         """
         weights = transformer.state_dict()
         if not torch.stack([tensor.isfinite().all() for tensor in weights.values()]).all():
@@ -69,7 +69,7 @@ class CheckpointWriter:
             self._write(partial(checkpoints.record_state, self._run.directory, state))
 
     def check(self) -> None:
-        """Re-raises the last write's exception if that write has already failed."""
+        """Re-raises the exception of the last write if that write has already failed."""
         if self._last and self._last.done():
             self.wait()
 
@@ -80,7 +80,7 @@ class CheckpointWriter:
             last.result()
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Calls `write`; with a GPU, calls it in the thread after the previous write has ended."""
+        """Calls `write`, on a GPU in the background thread after the previous write has ended."""
         if is_gpu(self._run.ranks.device):
             self.wait()
             self._last = self._thread.submit(write)

@@ -23,7 +23,7 @@ def learning_rate(config: Config, step: int) -> float:
 def peak_step(config: Config) -> int:
     """Returns the first step at the peak learning rate.
 
-    This is the last step of the warm-up, or of the run if the run is shorter.
+    The peak is reached at the last step of the warm-up, or of the run if the run is shorter.
     """
     return min(config.training.warmup_steps, config.training.max_steps)
 

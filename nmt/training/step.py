@@ -26,9 +26,9 @@ class StepResult:
 
     Losses are in nats, divided by `StepPlan.loss_divisor`. On a GPU, the values may not have been
     computed yet. The first access to a value waits for the device and for the other ranks, so every
-    rank must access the result. Ranks exchange values at no other time in a step, so the first
-    access also exchanges the ranks' `requests`. The first access raises DivergedError if the loss
-    or the gradient norm is not finite.
+    rank must access the result. The first access also exchanges the ranks' `requests`, because
+    ranks exchange values only once per step. Accessing a value raises DivergedError if the loss or
+    the gradient norm is not finite.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ def autocast(config: Config, device: torch.device) -> torch.autocast:
 
     With bf16, matrix multiplications with the fp32 weights are computed in bf16.
     `Transformer.embed` converts the residual stream to bf16, and `smoothed_cross_entropy` computes
-    the logits in bf16. The setting does not affect translation (see `Translator.load`).
+    the logits in bf16. `training.precision` does not affect translation (see `Translator.load`).
     """
     low = config.training.precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=low)
@@ -177,8 +177,9 @@ def add_gradients(
 
     Args:
         divisor_per_rank: the divisor for the whole step's loss, divided by the number of ranks.
-            Gradients are averaged over ranks, so in total they are divided by the divisor for the
-            whole step. This division is exact if the number of ranks is a power of two.
+            DistributedDataParallel then averages gradients over ranks, so that their sum is divided
+            by the divisor for the whole step. This division is exact if the number of ranks is a
+            power of two.
     """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)

@@ -31,10 +31,10 @@ def train(config: Config, note: Note) -> Path:
 
     Raises:
         InputError: a setting is invalid, the data has not been prepared, or the run is locked.
-            Subclasses are raised if there is no valid checkpoint, training diverges, storage fails,
-            or a rank is lost. One rank raises the error, and all other ranks raise
+            Subclasses of InputError are raised if there is no valid checkpoint, training diverges,
+            storage fails, or a rank is lost. One rank raises the error, and all other ranks raise
             ReportedElsewhereError.
-        Stopped: a signal stopped the run, which was saved.
+        Stopped: a signal stopped the run; the last step was saved.
     """
     keep_freed_memory()
     directory = RunDirectory(Path(config.training.run_directory))

@@ -63,11 +63,11 @@ class Validation:
 
 
 class _Interrupted(Exception):
-    """Raised if this rank was asked to stop."""
+    """Interrupts the validation on a rank that has received a stop signal."""
 
 
 def _check(stop: StopRequest) -> None:
-    """Raises _Interrupted if this rank was asked to stop."""
+    """Raises _Interrupted if this rank has received a stop signal."""
     if stop.signal_number:
         raise _Interrupted
 
@@ -76,8 +76,8 @@ class InferenceCopy:
     """Provides a translator for the model that is being trained, equivalent to `nmt translate`.
 
     On a GPU, the translator uses a bf16 copy of the model. All validations of a run use the same
-    copy, so that its decode buffers and CUDA graphs are reused. CUDA graphs read weights at fixed
-    addresses, so new weights are copied into the same memory. On a CPU, the translator uses the
+    copy, so that its decode buffers and CUDA graphs are reused. Because CUDA graphs read weights at
+    fixed addresses, new weights are copied into the same memory. On a CPU, the translator uses the
     fp32 model itself.
     """
 
@@ -126,11 +126,11 @@ def validate(
     Sources are translated as by `nmt translate`, with the decoding settings of `config`.
 
     Args:
-        copy: provides the translator; the same object for all validations of a run.
+        copy: provides the translator; all validations of a run must use the same object.
         target_symbols: see `Translator.of`.
 
     Returns:
-        The results; None on every rank if a rank was asked to stop before it had finished its part.
+        The results, or None on every rank if a stop signal interrupted a rank.
 
     Raises:
         InputError: every pair is too long for the model's learned positions.

@@ -247,7 +247,7 @@ def refused(step):
 @pytest.mark.parametrize(
     ("captured", "reason"),
     [
-        (broken, r"relative error of a captured step's logits is \S+, above 0\.001"),
+        (broken, r"relative error of a captured step's logits is \S+, above the limit of 0\.001"),
         (refused, r"failed \(operation not permitted\)"),
     ],
 )

@@ -185,7 +185,7 @@ def test_scores_that_are_no_numbers():
 )
 def test_arguments_out_of_range(wrong):
     arguments = {"max_lengths": [3], "beam": 2, "alpha": 0.6} | wrong
-    with pytest.raises(ValueError, match="Out of range"):
+    with pytest.raises(ValueError, match="out of range"):
         search(ToySteps([0], 2), **arguments)
 
 

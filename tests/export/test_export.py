@@ -114,7 +114,7 @@ def test_an_export_is_told_where_it_is_loaded(settings, tmp_path: Path, capsys):
     model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
     for format, told in {
         "ctranslate2": 'run "nmt translate {}"',
-        "huggingface": "load this one with AutoModelForSeq2SeqLM",
+        "huggingface": "load the exported model with AutoModelForSeq2SeqLM",
     }.items():
         out = tmp_path / format
         assert export(model, format, out) == 0
@@ -122,7 +122,7 @@ def test_an_export_is_told_where_it_is_loaded(settings, tmp_path: Path, capsys):
         assert main(["info", str(out)]) == 3
         line = capsys.readouterr().err
         assert line.startswith(f"nmt: error: {out} is a model for ")
-        assert line.endswith(f"the original model here, or {told.format(out)}.\n")
+        assert line.endswith(f"the original model, or {told.format(out)}.\n")
 
 
 CHARACTERS = [

@@ -384,7 +384,7 @@ def test_the_first_setting_that_differs_is_named_as_yaml(
               "training__compile": True, "training__label_smoothing": 0.5}  # fmt: skip
     (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
     run, said = RunDirectory(tmp_path), []
-    with pytest.raises(NoModelError, match=r"model.attention_window is null, but 5 in this run\."):
+    with pytest.raises(NoModelError, match=r"window is null, but this run's is 5\."):
         checkpoints.newest(run.identity(), said.append)
     with pytest.raises(InputError) as error:
         run.refuse_changes(settings(training__compile=False), said.append)

@@ -86,7 +86,7 @@ def test_a_run_that_learns_nothing_says_so(settings, capsys):
     )  # fmt: skip
     said = capsys.readouterr().err
     assert re.search(
-        r"^validation at step 2: .*next to nothing learned yet.* nll 4\.\d+\)$", said, re.M
+        r"^validation at step 2: .*learned next to nothing so far.* nll 4\.\d+\)$", said, re.M
     )
     warning = re.search(
         r"^nmt: warning: (The model in .* has learned next to nothing.*Continue the training.*)$",

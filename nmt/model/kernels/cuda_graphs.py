@@ -1,7 +1,7 @@
 """Captures decoding steps as CUDA graphs, which launch all kernels of a step at once.
 
 A graph replays its kernels on the memory addresses that were used during the capture. All tensors
-that the graph reads or writes must therefore stay at their addresses as long as the graph is used.
+that the graph reads or writes must therefore keep their addresses as long as the graph is used.
 """
 
 import weakref

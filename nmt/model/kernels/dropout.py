@@ -1,9 +1,9 @@
 """Dropout whose masks depend only on the seed, the step and the micro-batch.
 
 On a CPU, torch's dropout generates its masks serially, which takes 6 to 7 ms per million elements.
-On a CPU, this module therefore uses numpy's SFC64 generator with 16 random bits per element. The
-elements are independent, and the dropout rate is rounded to a multiple of 1/65536. On a GPU, this
-module uses torch's dropout and seeds torch's generator.
+This module therefore uses numpy's SFC64 generator on a CPU, with 16 random bits per element. The
+elements of a mask are independent, and the dropout probability is rounded to a multiple of 1/65536.
+On a GPU, this module uses torch's dropout and seeds torch's generator.
 """
 
 import numpy as np

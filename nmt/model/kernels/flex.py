@@ -25,8 +25,8 @@ _BLOCK = 128  # FlexAttention computes or skips blocks of 128 x 128 scores
 def flex_suits(model: Model, device: torch.device) -> bool:
     """Returns whether FlexAttention supports a model's attention in compiled layers.
 
-    FlexAttention does not support dropout, nor the backward pass on a CPU. It requires that d_k and
-    d_v are powers of two from 16 to 256.
+    FlexAttention does not support dropout, nor the backward pass on a CPU. FlexAttention requires
+    that d_k and d_v are powers of two from 16 to 256.
     """
     is_power = all(size in (16, 32, 64, 128, 256) for size in (model.d_k, model.d_v))
     return device.type == "cuda" and model.attention_dropout == 0 and is_power
@@ -36,13 +36,13 @@ def with_blocks(visibility: Visibility) -> Visibility:
     """Adds a block mask, which lets FlexAttention skip fully masked blocks of 128 x 128 scores.
 
     When sentences are packed, each sentence lies within one block of 128 columns, unless it is the
-    only sentence in its row. With the base model's rows of 256 columns, about half of the scores
-    are therefore skipped. FlexAttention needs no additive mask. Unlike with the other kernels of
-    `attention`, padding queries attend to no key, and their output is 0.
+    only sentence in its row. FlexAttention therefore skips about half of the scores in the base
+    model's rows of 256 columns. FlexAttention needs no additive mask. With FlexAttention, unlike
+    the other kernels of `attention`, padding queries attend to no key and their output is 0.
 
     Args:
-        visibility: the attention mask. It is returned unchanged if it has no segments, if it has
-            ancestors, or if the number of queries or keys is not a multiple of 128.
+        visibility: the attention mask. A mask is returned unchanged if it has no segments, if it
+            has ancestors, or if the number of queries or keys is not a multiple of 128.
     """
     if visibility.segments is None or visibility.ancestors is not None:
         return visibility

@@ -11,8 +11,8 @@ class LayerNorm(nn.LayerNorm):
     """torch's LayerNorm, computed in the dtype of its input even under autocast.
 
     On a GPU, autocast would convert input and output to fp32 and save the fp32 input for the
-    backward pass, which would take 0.7 GiB more memory in a step of the base model. The kernels
-    compute mean and variance in fp32 in either case.
+    backward pass. In a step of the base model, this would take 0.7 GiB more memory. With and
+    without autocast, the kernels compute mean and variance in fp32.
     """
 
     def initialize_weights(self, generator: torch.Generator) -> None:

@@ -1,9 +1,9 @@
 """Prepacked and int8 weights for inference on a CPU.
 
 fp32 and bf16 weights are reordered once into oneDNN's layout. In int8, each row of a weight matrix
-is quantized symmetrically with its own fp32 scale (so that its largest magnitude becomes 127). At
-each call, activations are quantized according to their minimum and maximum, and products are summed
-in 32-bit integers. All operations except matrix multiplications stay in fp32.
+is quantized symmetrically with its own fp32 scale, so that the largest magnitude in the row becomes
+127. Activations are quantized at each call according to their minimum and maximum, and products are
+summed in 32-bit integers. All operations except matrix multiplications stay in fp32.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
 def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
     """Returns a.t() @ b, without autograd support: (N, K), (N, M) -> (K, M).
 
-    The result may be non-contiguous. oneDNN copies its first operand to make it contiguous, so the
-    smaller matrix is used as the first operand.
+    The result may be non-contiguous. The smaller matrix is used as the first operand, because
+    oneDNN copies the first operand to make it contiguous.
     """
     if a.shape[1] <= b.shape[1] or not _by_onednn(a):
         return matmul(a.t(), b)
@@ -94,7 +94,7 @@ class Linear(nn.Linear):
     Args:
         in_features: I, the width of the input.
         rows: the widths of one or more projections of the input. The projections are stacked in one
-            matrix, so that a single matrix multiplication computes them all; O is the sum of the
+            matrix, so that a single matrix multiplication computes all of them. O is the sum of the
             widths.
     """
 

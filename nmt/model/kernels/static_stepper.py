@@ -1,9 +1,9 @@
 """Implements the step interface on tensors of fixed shapes and addresses, for CUDA graphs.
 
-A decoding step of the base model launches about 300 kernels. If a batch has few sentences, the GPU
-waits for each launch. A CUDA graph launches all kernels at once, but always uses the same shapes
-and addresses. Shapes are therefore rounded up to a few sizes, and the step number is a tensor on
-the device. On a CPU, the same code runs without a graph.
+A decoding step of the base model launches about 300 kernels. For a batch of few sentences, the GPU
+finishes each kernel before the host has launched the next one. A CUDA graph launches all kernels at
+once, but always uses the same shapes and addresses. Shapes are therefore rounded up to a few sizes,
+and the step number is a tensor on the device. On a CPU, the same code runs without a graph.
 
 As in `stepper`, the W hypotheses of a sentence share one cache of keys and values.
 
@@ -113,7 +113,7 @@ class DecodeBuffers:
         self._captured = capturer.captured(self._step)
 
     def clear(self) -> None:
-        """Resets the state to the start of decoding."""
+        """Resets the buffers to their state before the first step."""
         self.step_number.zero_()
         for tensor, columns in self.tensors():
             if columns is not None:
