@@ -232,7 +232,7 @@ def test_flex_attention_passes_the_check_only_with_the_right_mask(
     assert reference.problem(module, batch, config) is None
     monkeypatch.setattr("nmt.model.transformer.with_blocks", leaking)
     set_path(module, "flex")
-    assert reference.problem(module, batch, config).startswith("gradient of ")
+    assert reference.problem(module, batch, config).startswith("the gradient of ")
 
 
 def test_a_check_leaves_neither_gradients_nor_another_mode(settings, backend):
