@@ -21,7 +21,7 @@ from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import LoadedModel, write_tensors
-from nmt.storage.names import HUGGINGFACE_CONFIG, WEIGHTS
+from nmt.storage.names import GENERATION_CONFIG, HUGGINGFACE_CONFIG, WEIGHTS
 from nmt.translator import Translator
 
 _ANY: dict[str, Collection[Any] | None] = dict.fromkeys(
@@ -127,7 +127,7 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")
     contents = {
         HUGGINGFACE_CONFIG: settings_of(config),
-        "generation_config.json": generation_settings(config),
+        GENERATION_CONFIG: generation_settings(config),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **dict(zip(_SPECIAL, tokenizer.pieces([PAD_ID, BOS_ID, EOS_ID, UNK_ID]), strict=True)),

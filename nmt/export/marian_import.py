@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from nmt.export.marian_weights import channels, named_weights, permuted
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.runs.model_directory import model_files, new_transformer, save_model
 from nmt.runs.run_directory import refuse_output
-from nmt.storage.names import HUGGINGFACE_CONFIG, WEIGHTS
+from nmt.storage.names import GENERATION_CONFIG, HUGGINGFACE_CONFIG, WEIGHTS
 from nmt.storage.opening import small_file
 
 _EOS, _UNK, _PAD = "</s>", "<unk>", "<pad>"  # in vocab.json
@@ -45,8 +46,8 @@ class _Settings(BaseModel):
     d_model: int
     encoder_layers: int
     decoder_layers: int
-    encoder_attention_heads: int
-    decoder_attention_heads: int
+    encoder_attention_heads: int = Field(ge=1)
+    decoder_attention_heads: int = Field(ge=1)
     encoder_ffn_dim: int
     decoder_ffn_dim: int
     activation_function: Literal["relu", "silu", "swish"]
@@ -61,6 +62,9 @@ class _Settings(BaseModel):
     normalize_before: Literal[False] = False
     normalize_embedding: Literal[False] = False
     add_final_layer_norm: Literal[False] = False
+    pad_token_id: int | None = None
+    eos_token_id: int | None = None
+    decoder_start_token_id: int | None = None
     num_beams: int = Field(default=4, ge=1)
 
 
@@ -97,8 +101,8 @@ def import_marian(
             "The languages of {} are unknown. Add {source_language} and {target_language}.",
             checkpoint,
         )
-    settings = _settings(checkpoint / HUGGINGFACE_CONFIG)
-    ids = _vocabulary(checkpoint / "vocab.json", settings.vocab_size)
+    settings = _settings(checkpoint)
+    ids = _vocabulary(checkpoint / "vocab.json", settings)
     pieces = [piece for piece in ids if piece not in (_EOS, _UNK, _PAD)]
     tokenizer = _tokenizer(checkpoint, pieces)
     content = _content(settings, checkpoint, output, languages, len(pieces) + 4)
@@ -119,37 +123,55 @@ def import_marian(
     note(f"Wrote {output}: a model from {languages[0]} to {languages[1]}.")
 
 
-def _settings(path: Path) -> _Settings:
-    """Reads config.json; raises InputError with a line for each setting that is not supported."""
-    content = _json(path)
-    try:
-        settings = _Settings.model_validate(content)
-    except ValidationError as error:
-        raise InputError(
-            *(
-                f"{path}: {'.'.join(map(str, each['loc'])) or 'content'}: {each['msg']}. "
-                "nmt import does not support this model."
-                for each in error.errors()
-            )
-        ) from None
+def _settings(checkpoint: Path) -> _Settings:
+    """Reads config.json, and the beam size from generation_config.json if that file has one.
+
+    Raises:
+        InputError: nmt does not support a setting; the error has a line for each such setting.
+        NoModelError: a file is damaged.
+    """
+    path, generation = checkpoint / HUGGINGFACE_CONFIG, checkpoint / GENERATION_CONFIG
+    content = _object(path)
+    if os.path.lexists(generation):
+        beam = _object(generation).get("num_beams")
+        content |= {} if beam is None else {"num_beams": beam}
+    problems = []
     for name in ("attention_heads", "ffn_dim"):
-        sides = getattr(settings, f"encoder_{name}"), getattr(settings, f"decoder_{name}")
+        sides = content.get(f"encoder_{name}"), content.get(f"decoder_{name}")
         if sides[0] != sides[1]:
-            raise InputError(
-                f"{path}: encoder_{name} is {sides[0]}, but decoder_{name} is {sides[1]}. nmt "
-                "import supports only equal values."
+            problems.append(
+                f"{path}: encoder_{name} is {sides[0]!r:.40}, but decoder_{name} is "
+                f"{sides[1]!r:.40}. nmt import supports only equal values."
             )
-    if settings.decoder_vocab_size not in (None, settings.vocab_size):
-        raise InputError(
+    if content.get("decoder_vocab_size") not in (None, content.get("vocab_size")):
+        problems.append(
             f"{path}: decoder_vocab_size differs from vocab_size. nmt import supports only models "
             "with a shared vocabulary."
         )
+    try:
+        settings = _Settings.model_validate(content)
+    except ValidationError as error:
+        unsupported = [
+            f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}. nmt import does not "
+            "support this model."
+            for each in error.errors()
+        ]
+        raise InputError(*unsupported, *problems) from None
+    if problems:
+        raise InputError(*problems)
     if settings.d_model % settings.encoder_attention_heads:
         raise NoModelError(
             f"{path} is damaged: d_model is not a multiple of encoder_attention_heads. Download "
             "the model again."
         )
     return settings
+
+
+def _object(path: Path) -> dict[str, Any]:
+    content = _json(path)
+    if not isinstance(content, dict):
+        raise NoModelError(f"{path} contains no settings. Download the model again.")
+    return content
 
 
 def _json(path: Path) -> Any:
@@ -168,21 +190,29 @@ def _content_of(path: Path) -> bytes:
         ) from None
 
 
-def _vocabulary(path: Path, size: int) -> dict[str, int]:
+def _vocabulary(path: Path, settings: _Settings) -> dict[str, int]:
     """Reads vocab.json; returns the ids of all tokens, in ascending order."""
+    size = settings.vocab_size
     try:
         ids = _VOCABULARY.validate_python(_json(path), strict=True)
     except ValidationError:
         raise NoModelError(
             f"{path} does not map tokens to ids. Download the model again."
         ) from None
-    if sorted(ids.values()) != list(range(size)):
+    if len(ids) != size or sorted(ids.values()) != list(range(len(ids))):
         raise NoModelError(
             f"{path} has {count(len(ids), 'token')}, whose ids are not 0 to {size - 1}, but "
             f"{HUGGINGFACE_CONFIG} has a vocab_size of {size}. Download the model again."
         )
     if missing := {_EOS, _UNK, _PAD} - ids.keys():
         raise NoModelError(f"{path} has no token {min(missing)}. Download the model again.")
+    expected = {"pad_token_id": _PAD, "decoder_start_token_id": _PAD, "eos_token_id": _EOS}
+    for name, token in expected.items():
+        if (found := getattr(settings, name)) not in (None, ids[token]):
+            raise InputError(
+                f"{path}: the id of {token} is {ids[token]}, but {name} in {HUGGINGFACE_CONFIG} is "
+                f"{found}. nmt import supports only models in which both are equal."
+            )
     if language := next(filter(_LANGUAGE_TOKEN.fullmatch, ids), None):
         raise InputError(
             f"{path} has the token {language}. nmt import does not support models with several "

@@ -13,6 +13,7 @@ CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensor
 SHORTLIST = "shortlist.safetensors"  # also in prepared data
 # In an exported model
 CTRANSLATE2_WEIGHTS, HUGGINGFACE_CONFIG = "model.bin", "config.json"
+GENERATION_CONFIG = "generation_config.json"
 # In a checkpoint, in addition to the files of a model directory
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 # In a run directory

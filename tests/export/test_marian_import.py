@@ -207,6 +207,13 @@ def test_an_imported_model_is_exported(imported: Path, ours: Translator, tmp_pat
         ("config.json", {"normalize_before": True}, "normalize_before"),
         ("config.json", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder"),
         ("config.json", {"decoder_ffn_dim": 64}, "decoder_ffn_dim is 64"),
+        ("config.json", {"encoder_attention_heads": 0}, "encoder_attention_heads: .*greater than"),
+        ("config.json", {"decoder_start_token_id": 2}, "of <pad> is .*decoder_start_token_id"),
+        ("config.json", {"eos_token_id": 2}, "of </s> is 0, but eos_token_id .* is 2"),
+        ("config.json", {"vocab_size": 10**12, "decoder_vocab_size": 10**12}, "size of 10{12}"),
+        ("config.json", "[1]", "config.json contains no settings"),
+        ("generation_config.json", {"num_beams": 0}, "num_beams: .*greater than"),
+        ("generation_config.json", "{", "generation_config.json is not valid JSON"),
         ("config.json", {"vocab_size": 7, "decoder_vocab_size": 7}, "vocab_size of 7"),
         ("config.json", {"d_model": 64}, "does not match config.json"),
         ("config.json", {"d_model": 65_536}, "does not match config.json"),  # 50 GB per layer
@@ -235,6 +242,34 @@ def test_other_and_damaged_checkpoints_are_refused(
     with pytest.raises((InputError, NoModelError), match=expected):
         import_marian(folder, output, note=quiet)
     assert not output.exists()
+
+
+def test_all_problems_of_the_settings_are_reported_at_once(checkpoint: Path, tmp_path: Path):
+    folder = tmp_path / "opus-mt-en-de"
+    shutil.copytree(checkpoint, folder)
+    content = json.loads((folder / "config.json").read_text())
+    content |= {"normalize_before": True, "decoder_ffn_dim": 64, "activation_function": "gelu"}
+    (folder / "config.json").write_text(json.dumps(content))
+    with pytest.raises(InputError) as raised:
+        import_marian(folder, tmp_path / "output", note=quiet)
+    for name in ("normalize_before", "decoder_ffn_dim", "activation_function"):
+        assert sum(name in problem for problem in raised.value.problems) == 1
+
+
+@pytest.mark.parametrize(("in_config", "in_generation", "beam"), [(3, None, 3), (3, 6, 6)])
+def test_the_beam_size_is_that_of_the_checkpoint(
+    checkpoint: Path, tmp_path: Path, in_config: int, in_generation: int | None, beam: int
+):
+    """transformers moves the beam size to generation_config.json when it saves a checkpoint."""
+    folder, output = tmp_path / "opus-mt-en-de", tmp_path / "output"
+    shutil.copytree(checkpoint, folder)
+    for name, value in (
+        ("config.json", in_config), ("generation_config.json", in_generation),
+    ):  # fmt: skip
+        content = json.loads((folder / name).read_text()) | {"num_beams": value}
+        (folder / name).write_text(json.dumps(content))
+    import_marian(folder, output, note=quiet)
+    assert load_model(output, device=torch.device("cpu")).config.decoding.beam == beam
 
 
 def test_the_embedding_may_have_another_name(checkpoint: Path, imported: Path, tmp_path: Path):

@@ -22,6 +22,7 @@ VARIANTS = {
     "pre": {"model__norm": "pre"},
     "learned": {"model__positions": "learned"},
     "window": {"model__attention_window": 5},
+    "marian": {"model__feed_forward": "swish", "model__output_bias": True},
     "later": {
         "model__norm_type": "rms", "model__feed_forward": "swiglu", "model__positions": "rotary",
     },
@@ -32,6 +33,8 @@ VARIANTS = {
 def transformer(request, settings) -> Transformer:
     model = new_transformer(settings(**VARIANTS[request.param])).eval()
     model.initialize(3)
+    if model.output_bias is not None:
+        model.output_bias.data = torch.linspace(-3, 3, len(model.output_bias))
     model.positions.register_forward_pre_hook(below_length)
     return model
 
