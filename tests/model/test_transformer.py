@@ -10,6 +10,7 @@ from torch import nn
 from nmt.data.layout import Batch, one_per_row, packed
 from nmt.data.pair import Pair, TokenPair
 from nmt.model.attention import CrossAttention, SelfAttention, recorded_weights
+from nmt.model.kernels.prepacking import Precision, prepack
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens
@@ -125,6 +126,18 @@ def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
             logits = steps.step(batch.tgt_in.tokens[:, place : place + 1], parents)
             real = batch.tgt_out[:, place] != 0
             torch.testing.assert_close(logits[real, 0], expected[real, place], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_shortlist_selects_logits(transformer: Transformer, precision: Precision):
+    src = one_per_row(random_pairs(3, seed=5)).src.tokens
+    only = torch.tensor([0, 1, 2, 3, 4, 9, 77, 200, 399])
+    last, parents = torch.full((3, 1), BOS_ID), torch.zeros(3, 1, dtype=torch.long)
+    with torch.inference_mode():
+        prepack(transformer, precision)
+        expected = Stepper(transformer, src, beam=1, max_length=1).step(last, parents)[..., only]
+        found = Stepper(transformer, src, beam=1, max_length=1, only=only).step(last, parents)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_cached_steps_follow_reordered_beams_and_leaving_sentences(transformer: Transformer):
