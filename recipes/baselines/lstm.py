@@ -169,11 +169,13 @@ class LSTMTranslator(nn.Module):
         lengths = (targets != PAD_ID).sum(1)
         order = lengths.argsort(descending=True, stable=True)  # longest first
         memory, state = self.encode(sources[order])
-        y = self.embed(targets[order])
-        counts = (lengths[:, None] > torch.arange(targets.shape[1], device=y.device)).sum(0)
+        y = self.embed(targets[order]).unbind(1)
+        counts = (lengths[:, None] > torch.arange(targets.shape[1], device=targets.device)).sum(0)
         outputs = []
         for t, n in enumerate(counts.tolist()):
-            hidden, state, _ = self.step(y[:n, t : t + 1], state[:n], memory.rows(slice(n)))
+            if n < len(state):  # some targets have ended
+                state, memory = state[:n], memory.rows(slice(n))
+            hidden, state, _ = self.step(y[t][:n, None], state, memory)
             outputs.append(hidden[:, 0])
         ranks = order.argsort()[numbers]  # (tokens,)
         is_real = tgt_in.segments > 0
