@@ -196,10 +196,12 @@ class Translator:
 
         Raises:
             NoModelError: there is no usable model.
-            ArgumentError: `path` is empty, the device does not exist or does not support
-                `precision`, the vocabularies of an ensemble differ, `shortlist` is not supported,
-                or an exported model does not support an argument.
+            ArgumentError: `path` is empty or not a path, the device does not exist or does not
+                support `precision`, the vocabularies of an ensemble differ, `shortlist` is not
+                supported, or an exported model does not support an argument.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError("{path} must be a path, not {}.", type(path).__name__)
         if isinstance(ensemble, str | Path):
             raise ArgumentError("{ensemble} must be a list of paths, not one path: {}.", ensemble)
         if not str(path):
@@ -283,6 +285,8 @@ class Translator:
         """
         options = SearchOptions.of(options, settings)
         texts = [text] if isinstance(text, str) else listed(text, "text", "a string or ")
+        if not isinstance(document, bool):
+            raise ArgumentError("{document} must be true or false, not {}.", repr(document))
         if document:
             found = translate_documents(self, texts, options, prefix=prefix, progress=progress)
         else:

@@ -36,6 +36,8 @@ def test_one_text_gives_one_translation_and_a_list_gives_a_list():
 def test_a_translator_reports_errors_and_its_properties():
     with pytest.raises(nmt.ArgumentError, match="path is empty"):
         nmt.Translator.load("")
+    with pytest.raises(nmt.ArgumentError, match="path must be a path, not NoneType"):
+        nmt.Translator.load(None)  # type: ignore[arg-type]
     translator = nmt.Translator.load(TRAINED / "run", device="cpu")
     assert (translator.source_language, translator.target_language) == ("en", "de")
     with pytest.raises(nmt.ArgumentError, match=r"no option beam_size\. Did you mean beam\?"):
@@ -47,6 +49,8 @@ def test_a_translator_reports_errors_and_its_properties():
             nmt.ArgumentError, match=f"must be a string or a list of strings, not {kind}"
         ):
             translator.translate(wrong)  # type: ignore[call-overload]
+    with pytest.raises(nmt.ArgumentError, match="document must be true or false, not 'no'"):
+        translator.translate("a", document="no")  # type: ignore[call-overload]
     found = translator.translate("The dog sees a cat.", n_best=2)
     assert str(found) == found.text
     assert repr(found) == f"Translation({found.text!r}, score={found.score:.6g})"

@@ -14,17 +14,17 @@ from nmt.errors import InputError, ReportedElsewhereError, Stopped, one_line
 def _run(arguments: argparse.Namespace) -> None:
     from nmt.data.prepared_data import PreparedData
     from nmt.training.begin import refuse_unfit_directory
-    from nmt.training.distributed import world_size
+    from nmt.training.distributed import is_under_torchrun, world_size
     from nmt.training.train import train
 
-    is_alone = world_size() == 1  # checks torchrun's variables, which the next lines use
+    world_size()  # checks torchrun's variables, which the next lines use
     try:
         config = load_config(arguments)
     except InputError as error:  # all ranks read the configuration; one per machine reports it
         raise error if _is_first("LOCAL_RANK") else ReportedElsewhereError(error.status) from None
     try:
         with placing_settings(arguments):
-            if is_alone and not PreparedData.is_in(Path(config.data.directory)):
+            if not is_under_torchrun() and not PreparedData.is_in(Path(config.data.directory)):
                 refuse_unfit_directory(config, lambda text: None)  # `train` repeats the notes
                 prepare_data(config)
             model = train(config, say)

@@ -94,8 +94,9 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
             finds one, otherwise the CPU.
 
     Raises:
-        InputError: CTranslate2 cannot load the model, or does not support the device.
-        NoModelError: a file is missing or damaged, or there is no manifest.
+        InputError: the device does not exist, or CTranslate2 cannot load the model onto a GPU.
+        NoModelError: CTranslate2 cannot load the model onto the CPU, a file is missing or damaged,
+            or there is no manifest.
     """
     import ctranslate2
 
@@ -105,10 +106,10 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     try:
         engine = ctranslate2.Translator(str(path), device=kind, device_index=int(index or 0))
     except (RuntimeError, ValueError) as error:
-        remedy = "Export" if kind == "cpu" else "Set the device to cpu, or export"
-        raise InputError(
-            f"CTranslate2 cannot load {path} ({error}). {remedy} the model again."
-        ) from None
+        cause = f"CTranslate2 cannot load {path} ({error})."
+        if kind in ("auto", "cpu") and isinstance(error, RuntimeError):
+            raise NoModelError(f"{cause} Export the model again.") from None
+        raise InputError(f"{cause} Set the device to cpu, or export the model again.") from None
     return ExportedModel(
         read_exported_config(path),
         Tokenizer.load(path / TOKENIZER),

@@ -136,7 +136,9 @@ def _first_sound(
     refuse_exported(path)
     if (path / manifest.NAME).is_file():
         return _in_place(path, use)
-    if not run.may_hold_models:
+    if (path / WEIGHTS).is_file():
+        raise NoModelError(f"{path / manifest.NAME} is missing. Restore it from a copy.")
+    if not (run.may_hold_models or run.data_manifest.is_file()):
         raise NoModelError(
             f"{path} is not a model, checkpoint or run: it has no {manifest.NAME}. "
             f"{_specify_another(path)}"

@@ -72,7 +72,8 @@ def new_directory(path: Path) -> Iterator[Path]:
 
     Every file in the directory is synced before the directory is renamed. `path` must be missing or
     an empty directory. After an exception, the temporary directory is removed. Temporary
-    directories that killed processes left beside `path` are always removed.
+    directories that killed processes left beside `path` are always removed. If an OSError names no
+    file, `path` is added to the error.
 
     Raises:
         InputError: another process has created `path` before the block ended.
@@ -80,12 +81,13 @@ def new_directory(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked_aside(path, Path.mkdir) as aside:
         mode = _mode_of_files(aside)
-        yield aside
-        for folder, _, files in os.walk(aside):
-            for file in files:
-                _give_mode(Path(folder, file), mode)
-                sync(Path(folder, file))
-            sync(Path(folder))
+        with naming(str(path)):
+            yield aside
+            for folder, _, files in os.walk(aside):
+                for file in files:
+                    _give_mode(Path(folder, file), mode)
+                    sync(Path(folder, file))
+                sync(Path(folder))
         try:
             aside.replace(path)
         except OSError:

@@ -23,7 +23,7 @@ from nmt.runs.model_directory import load_model, model_files, new_transformer
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.state import Best, FastPath, State
 from nmt.runs.tensor_files import refuse_unfit, shapes_of
-from nmt.training.distributed import Ranks
+from nmt.training.distributed import Ranks, is_under_torchrun
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimizers import new_optimizer, restore_state
 from nmt.training.validation import InferenceCopy
@@ -93,7 +93,7 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
             run, the data and the tokenizer do not belong together, or ranks have different data.
         NoModelError: the run was trained on different data.
     """
-    remedy = 'Run "nmt prepare" before torchrun.' if ranks.world_size > 1 else "Run nmt prepare."
+    remedy = 'Run "nmt prepare" before torchrun.' if is_under_torchrun() else "Run nmt prepare."
     config = with_compile_decided(config, directory)
     data = PreparedData.of(config, remedy)
     tokenizer = data.tokenizer()

@@ -8,9 +8,10 @@ all ranks. The error that ends a run is printed once, by the lowest rank that ra
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, reduce
@@ -198,6 +199,11 @@ def world_size() -> int:
     return size
 
 
+def is_under_torchrun() -> bool:
+    """Returns whether torchrun, or a scheduler in its place, started this process as a rank."""
+    return "RANK" in os.environ
+
+
 def _number(name: str, default: int, least: int = 0, most: int = 2**31 - 1) -> int:
     """Reads an integer from an environment variable that torchrun or a scheduler sets."""
     text = os.environ.get(name, str(default))
@@ -307,6 +313,7 @@ def _await_master(timeout_s: int) -> None:
             socket.getaddrinfo(*master)
             if not is_host:
                 socket.create_connection(master, timeout=timeout_s).close()
+                _refuse_mute(master, timeout_s)
             return
         except OSError as error:
             is_unknown = isinstance(error, socket.gaierror)
@@ -314,6 +321,24 @@ def _await_master(timeout_s: int) -> None:
                 place = ":".join(map(str, master))
                 raise OSError(f"{place}: {error.strerror or error}") from None
         time.sleep(0.2)
+
+
+def _refuse_mute(master: tuple[str, int], timeout_s: int) -> None:
+    """Raises OSError if a program other than torch listens at the main process's address.
+
+    torch may wait forever for the answer of such a program, and handles no signals meanwhile.
+    Therefore a thread waits for the answer.
+    """
+    answered = threading.Event()
+
+    def ask() -> None:
+        with suppress(RuntimeError):  # torch reports the problem again when the ranks connect
+            dist.TCPStore(*master, is_master=False, timeout=timedelta(seconds=timeout_s))
+        answered.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    if not answered.wait(timeout_s):
+        raise OSError("the program that listens there does not answer")
 
 
 def _gpu() -> torch.device:

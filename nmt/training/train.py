@@ -51,6 +51,12 @@ def train(config: Config, note: Note) -> Path:
         run = open_run(config, directory, ranks, note)
         start = checkpoints.newest(run.identity, note)
         ranks.refuse_different(start.step if start else 0, f"checkpoints in {directory}")
+        if start is None and (step := finished_step(run.identity)):
+            raise InputError(
+                f"{directory} has a finished model from step {step}, but no checkpoint to continue "
+                f"from. To train a new model, choose another training.run_directory, or remove "
+                f"{directory.model}."
+            )
         if not (start and _is_finished(run, start, note)):
             if ranks.is_main:
                 directory.record(run.config)

@@ -146,6 +146,12 @@ def test_a_changed_local_folder_is_not_read_from_a_cache(tmp_path: Path) -> None
     assert read(corpus) == [("two", "zwei")]
 
 
+def test_a_local_folder_that_is_missing_is_not_looked_up_on_the_hub(tmp_path: Path) -> None:
+    for name in ("./nowhere", str(tmp_path / "nowhere")):
+        error = fault({"hub": name, "split": "train"})
+        assert error.status == 2 and f"no directory {name}." in str(error)
+
+
 def test_a6_a_dataset_runs_no_script_and_unpickles_nothing(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     for name in ("script", "pickles"):

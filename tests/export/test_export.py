@@ -246,6 +246,7 @@ def test_r12_a_full_disk_leaves_no_half_export(settings, tmp_path: Path, capsys)
             assert export(model, format, tmp_path / "out") == 5
         errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
         assert len(errors) == 1 and errors[0].startswith("nmt: error: "), errors
+        assert re.search(rf"{tmp_path}/(\.tmp-nmt-\w+-)?out", errors[0]), errors
         assert [path.name for path in tmp_path.iterdir()] == ["model"], room
 
 

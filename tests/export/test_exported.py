@@ -202,6 +202,11 @@ def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_pa
     (out / "model.bin").write_bytes(weights[:-1] + b"!")
     with pytest.raises(NoModelError, match="in the manifest"):
         Translator.load(out)
+    described = manifest.read(out, "ctranslate2")
+    (out / "model.bin").write_bytes(b"damaged")
+    manifest.rewrite(out, described | {"files": manifest.sizes_and_hashes(out)})
+    with pytest.raises(NoModelError, match=r"CTranslate2 cannot load .* Export the model again"):
+        Translator.load(out)
     (out / "model.bin").unlink()
     with pytest.raises(NoModelError, match=r"model\.bin is missing\. Restore it from a copy"):
         Translator.load(out)

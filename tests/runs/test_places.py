@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import main
-from nmt.errors import InputError
+from nmt.errors import InputError, NoModelError
 from nmt.runs.model_directory import find_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.translator import Translator
@@ -52,6 +52,16 @@ def test_a_path_that_is_not_utf_8_is_told_as_that(tmp_path: Path, capfd, command
     assert main([str(word) for word in words]) == 2
     [line] = capfd.readouterr().err.splitlines()
     assert line.startswith("nmt: error: The path ") and "not valid UTF-8" in line
+
+
+def test_a_run_before_its_first_checkpoint_is_told_from_a_model_without_a_manifest(tmp_path: Path):
+    for name in ("config.yaml", "data.json", "tokenizer.model"):
+        (tmp_path / name).touch()
+    with pytest.raises(NoModelError, match="has no checkpoint yet"):
+        find_model(tmp_path)
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(NoModelError, match=r"manifest\.json is missing"):
+        find_model(tmp_path)
 
 
 @pytest.mark.parametrize("load", [Translator.load, find_model])

@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -122,11 +124,13 @@ def test_a_rank_outside_the_world_is_told(monkeypatch, capsys, environment, mess
 
 
 def test_ranks_do_not_wait_for_data_to_be_prepared(settings, tmp_path):
-    children = train_on(2, settings(data__directory=str(tmp_path / "none")), tmp_path / "children")
-    assert [child.wait() for child in children] == [2, 2]
-    [line] = [line for child in children for line in child.said.splitlines()]
-    assert line.startswith("nmt: error: ") and 'Run "nmt prepare" before torchrun.' in line
-    assert not (tmp_path / "none").exists()
+    config = settings(data__directory=str(tmp_path / "none"))
+    for size in (1, 2):
+        children = train_on(size, config, tmp_path / f"children-{size}")
+        assert [child.wait() for child in children] == [2] * size
+        [line] = [line for child in children for line in child.said.splitlines()]
+        assert line.startswith("nmt: error: ") and 'Run "nmt prepare" before torchrun.' in line
+        assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("name", ["data", "checkpoints"])
@@ -152,6 +156,22 @@ def test_a_master_that_nobody_is_takes_one_line(monkeypatch, capfd):
         with pytest.raises(InputError, match=f"localhost:{port}: .*refused.*torchrun"):
             process_group(1).__enter__()
     assert capfd.readouterr().err == ""
+
+
+def test_another_program_at_the_master_s_port_is_told(settings, tmp_path):
+    """torch alone would wait forever for its answer, and handle no signals."""
+    file = tmp_path / "config.yaml"
+    file.write_text(settings(training__process_group_timeout_s=2).to_yaml())
+    with socket.create_server(("localhost", 0)) as mute:
+        port = str(mute.getsockname()[1])
+        child = subprocess.run(
+            [sys.executable, "-m", "nmt", "train", str(file)], capture_output=True, text=True,
+            timeout=60, env=os.environ | {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1",
+                                          "MASTER_ADDR": "localhost", "MASTER_PORT": port},
+        )  # fmt: skip
+    [line] = child.stderr.splitlines()
+    assert child.returncode == 2
+    assert line.startswith("nmt: error: ") and f"localhost:{port}: the program" in line
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])

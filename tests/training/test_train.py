@@ -123,6 +123,17 @@ def test_a_lost_model_is_made_again(settings, straight: Path, tmp_path: Path):
     assert fingerprint(directory, 12) == fingerprint(straight, 12)
 
 
+def test_a_finished_model_without_checkpoints_is_kept(settings, straight: Path):
+    """Users delete checkpoints to save space."""
+    directory = Path(settings().training.run_directory)
+    shutil.copytree(straight, directory)
+    shutil.rmtree(directory / "checkpoints")
+    before = (directory / "model/model.safetensors").read_bytes()
+    with pytest.raises(InputError, match=r"from step 12, but no checkpoint .*run_directory"):
+        run(settings(training__micro_batches=2))
+    assert (directory / "model/model.safetensors").read_bytes() == before
+
+
 def test_log_has_what_programs_read(straight: Path):
     steps = [line for line in read_log(straight) if "event" not in line]
     assert [line["step"] for line in steps] == list(range(1, 13))

@@ -68,6 +68,11 @@ def _load(settings: config.Hub) -> Any:
     import datasets
     import huggingface_hub
 
+    if settings.hub.startswith((".", "/", "~")) and not Path(settings.hub).is_dir():
+        raise InputError(
+            f"{_where(settings)}: There is no directory {settings.hub}. Correct the path, or "
+            "specify a dataset of the Hugging Face Hub as OWNER/NAME."
+        )
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     huggingface_hub.logging.set_verbosity(50)  # it logs every retry as a warning
