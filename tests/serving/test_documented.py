@@ -46,7 +46,7 @@ def test_documented_bounds_are_the_defaults():
         f"above {limits.next_tokens}", f"{limits.arrival_s:g} s to arrive",
         f"{limits.body_bytes:,} bytes", f"within {limits.answer_s:g} s",
         f"at most {limits.shutdown_s:g} s", f"({limits.queue} by default)",
-        f"{limits.connections:,} may be open",
+        f"{limits.connections:,} connections may be open",
     ):  # fmt: skip
         assert bound in TEXT
     assert limits.beam == limits.n_best
