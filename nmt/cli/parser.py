@@ -55,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
             if any(action.dest == "overrides" for action in self._actions):
                 _refuse_setting_as_option(words[i:])
             if near := difflib.get_close_matches(name, known, n=1):
-                raise InputError(f"--{name} is an unknown option. Did you mean --{near[0]}?")
+                raise InputError(f"Unknown option --{name}. Did you mean --{near[0]}?")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = [str(each) for each in action.choices or ()]
@@ -142,7 +142,7 @@ def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
     *others, last = [options[name] for name in texts if name in options] or [""]
     if last and not word.startswith("-"):
         near = f"{', '.join(others)} or {last}"
-        raise InputError(f"Unexpected argument {word}. Write an option before it, such as {near}.")
+        raise InputError(f"Unexpected argument {word}. To specify a text, use {near}.")
     raise InputError(f"Unrecognized arguments: {' '.join(words)}. See {arguments.program} --help.")
 
 
@@ -155,7 +155,7 @@ def _refuse_setting_as_option(words: list[str]) -> None:
     for section, field in Config.model_fields.items():
         if option.startswith("--") and name in getattr(field.annotation, "model_fields", {}):
             meant = f"{section}.{name}={value or ' '.join(words[1:2]) or '...'}"
-            raise InputError(f"{option} is an unknown option. Use {meant}.")
+            raise InputError(f"Unknown option {option}. Use {meant} instead.")
 
 
 def _refuse_separated(overrides: list[str]) -> None:

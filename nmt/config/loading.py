@@ -186,8 +186,9 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     if not (path.parent / base).exists():
         raise InputError(
             f"{origins[('base',)]}: base {path.parent / base} does not exist. Check the path, "
-            "which is relative to the directory of the configuration file. For a shipped "
-            'configuration, run a command such as "nmt config multi30k > multi30k.yaml" first.'
+            "which is relative to the directory of the configuration file. To use a "
+            "configuration that is shipped with nmt, write it to a file first, for example with "
+            '"nmt config multi30k > multi30k.yaml".'
         )
     merged, merged_origins = _read_with_base(path.parent / base, (*seen, resolved))
     _merge(content, (), merged, merged_origins)

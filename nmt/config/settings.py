@@ -383,8 +383,8 @@ class Training(Section):
     max_hours: Hours | None = Field(
         default=None,
         description="maximum number of hours of training, including the hours before a run was "
-        "resumed; the run then ends as it does at max_steps. A run that has ended can be resumed "
-        "with a higher value",
+        "resumed; the run then saves a checkpoint and writes its finished model. A run that has "
+        "ended can be resumed with a higher value",
     )
     batch_tokens: Positive = _paper(
         "training.batch_tokens",

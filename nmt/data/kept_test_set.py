@@ -66,7 +66,10 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
             return
     except InputError:
         if place.exists() and not (place / manifest.NAME).exists():
-            raise InputError(f"{place} was not created by nmt train. Move it elsewhere.") from None
+            raise InputError(
+                f"{place} was not created by nmt train, so it will not be overwritten. Move it "
+                "elsewhere."
+            ) from None
     prepared.verify_files(_ORIGINS.values())
     if place.exists():
         place.replace(atomic.aside(place, "former"))

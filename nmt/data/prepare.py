@@ -83,7 +83,8 @@ def prepare(
             if _origin(config, job.entries, tokenizer) != job.origin:
                 atomic.remove(job.work)  # it may contain a mixture of old and new input
                 raise InputError(
-                    "A corpus changed while the data was being prepared. Run nmt prepare again."
+                    "The text of a corpus changed while the data was being prepared. Run nmt "
+                    "prepare again."
                 )
             # a run may have started meanwhile
             refuse_if_used(directory, job.origin_sha256, job.origin["settings"])

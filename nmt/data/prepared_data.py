@@ -74,7 +74,8 @@ class PreparedData:
             problem = f"{data.directory} was prepared with other settings ({changed})"
             if runs:  # nmt prepare would refuse to replace the data
                 raise InputError(
-                    f"{problem}, and {runs[0]} was trained on it. Choose another data.directory."
+                    f"{problem}, and {runs[0]} was trained on this data. Choose another "
+                    "data.directory."
                 )
             raise InputError(f"{problem}. Run nmt prepare, or choose another data.directory.")
         return data
@@ -137,8 +138,8 @@ class PreparedData:
         found = manifest.file_hash(shard.path)
         if found != expected:
             raise InputError(
-                f"{shard.path} is damaged (sha256 {found[:12]}…, but {expected[:12]}… in the "
-                "manifest). Run nmt prepare again."
+                f"{shard.path} is damaged (its sha256 is {found[:12]}..., but the manifest lists "
+                f"{expected[:12]}...). Run nmt prepare again."
             )
         self._verified.add(shard.path)
 
@@ -203,8 +204,8 @@ def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, A
         except InputError:
             changed = "the former settings are unknown, because the manifest cannot be read"
         raise InputError(
-            f"The data in {directory} would change ({changed}), but {run} was trained on it. "
-            "Choose another data.directory, or remove the run."
+            f"nmt prepare would change the data in {directory} ({changed}), but {run} was trained "
+            "on this data. Choose another data.directory, or remove the run."
         )
 
 

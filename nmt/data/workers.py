@@ -128,8 +128,8 @@ class _Worker:
         status = self._process.exitcode or 0
         if status >= 0:
             raise InputError(
-                f"Worker process {self._process.pid} ended with status {status}. Run the command "
-                "again."
+                f"Worker process {self._process.pid} exited unexpectedly with status {status}. Run "
+                "the command again."
             )
         raise InputError(
             f"Worker process {self._process.pid} was terminated by a signal "

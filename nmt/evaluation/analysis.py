@@ -190,7 +190,10 @@ def training_data(model: FoundModel) -> PreparedData:
     directory = Path(model.config.data.directory)
     data = PreparedData.open(directory, "To count word frequencies, restore the training data.")
     if data.manifest["data_sha256"] != model.manifest.get("data_sha256"):
-        raise InputError(f"The data in {directory} is not the data that the model was trained on.")
+        raise InputError(
+            f"The data in {directory} is not the data that the model was trained on. Restore the "
+            "training data."
+        )
     return data
 
 

@@ -207,7 +207,7 @@ def check_texts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
     for lines in references:
         if len(lines) != len(hypotheses):
             raise InputError(
-                f"The numbers of lines differ: {count(len(hypotheses), 'translation')} and "
+                f"Found {count(len(hypotheses), 'translation')}, but "
                 f"{count(len(lines), 'reference')}. Provide one reference per translation."
             )
     if not hypotheses or not references:

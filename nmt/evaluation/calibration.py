@@ -64,7 +64,10 @@ def calibration(
     limit = max_tokens(translator)
     short = [pair for pair in pairs if max(len(pair.source), len(pair.target)) <= limit]
     if not short:
-        raise InputError(f"Every sentence of the test set has more than {limit:,} tokens.")
+        raise InputError(
+            f"Every sentence of the test set exceeds the model's maximum of {limit:,} tokens. Use "
+            "a test set with shorter sentences."
+        )
     confidences, hits = top_predictions(translator.transformer, short)
     bins = binned(confidences, hits)
     return Calibration(

@@ -26,7 +26,7 @@ class Comet:
         except ImportError:
             raise ArgumentError(
                 "{comet} requires COMET, which is not installed. "
-                "Run \"pip install 'nmt[comet]'\" in a separate environment."
+                "Run \"pip install 'nmt[comet]'\" in a separate environment, and use nmt there."
             ) from None
         try:
             self._model = load_from_checkpoint(download_model(name))

@@ -77,8 +77,8 @@ def own(model: FoundModel) -> TestSet:
     if not data.test:
         raise ArgumentError(
             "The model's configuration has no data.test. Add {source} and {reference}, or "
-            "{test_set}. Before you train again, set data.test; its sentences are then removed "
-            "from the training text."
+            "{test_set}. For future models, set data.test before you run nmt prepare, so that "
+            "the test sentences are removed from the training text."
         )
     run, recorded = RunDirectory.around(model.directory.resolve()), None
     if run.test_set.is_dir() and not is_exported(model.directory):

@@ -119,9 +119,9 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     _refuse_inexpressible(config)
     if config.tokenizer.model is not None:
         raise InputError(
-            f"transformers does not support this model's tokenizer, {config.tokenizer.model} "
-            "(tokenizer.model), because this tokenizer normalizes text differently from tokenizers "
-            "that nmt trains. Export to ctranslate2 instead."
+            f"The model's tokenizer, {config.tokenizer.model} (tokenizer.model), normalizes text "
+            "in a way that the export to transformers does not support. Export to ctranslate2 "
+            "instead."
         )
     ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # `save` does not raise OSError
     (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")

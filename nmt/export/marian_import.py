@@ -186,7 +186,7 @@ def _content_of(path: Path) -> bytes:
         return small_file(path, MAX_MODEL_BYTES)
     except FileNotFoundError:
         raise NoModelError(
-            f"{path} does not exist. nmt import needs the files of a Marian checkpoint."
+            f"{path} does not exist. Specify a directory with all files of a Marian checkpoint."
         ) from None
 
 
@@ -201,8 +201,8 @@ def _vocabulary(path: Path, settings: _Settings) -> dict[str, int]:
         ) from None
     if len(ids) != size or sorted(ids.values()) != list(range(len(ids))):
         raise NoModelError(
-            f"{path} has {count(len(ids), 'token')}, whose ids are not 0 to {size - 1}, but "
-            f"{HUGGINGFACE_CONFIG} has a vocab_size of {size}. Download the model again."
+            f"{path} must contain {count(size, 'token')} (vocab_size in {HUGGINGFACE_CONFIG}) with "
+            f"the ids 0 to {size - 1}. Download the model again."
         )
     if missing := {_EOS, _UNK, _PAD} - ids.keys():
         raise NoModelError(f"{path} has no token {min(missing)}. Download the model again.")
@@ -285,8 +285,8 @@ def _weights(path: Path, config: Config, size: int, rows: Tensor) -> dict[str, T
     """
     if not path.is_file():
         raise NoModelError(
-            f"{path} does not exist. If the checkpoint has a pytorch_model.bin, convert it: load "
-            "it with MarianMTModel.from_pretrained, and call save_pretrained."
+            f"{path} does not exist. If the checkpoint contains pytorch_model.bin instead, load "
+            "the checkpoint with MarianMTModel.from_pretrained, and save it with save_pretrained."
         )
     with torch.device("meta"):  # settings that do not match the file may need too much memory
         expected = named_weights(new_transformer(config))

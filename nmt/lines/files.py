@@ -68,7 +68,8 @@ def check_output(
     for other, file in read:
         if file is not None and _are_same(file, target):
             raise ArgumentError(
-                f"{{{name}}} and {{{other}}} are the same file {{}}. Choose another file.", path
+                f"{{{name}}} and {{{other}}} are both {{}}. Choose another file for {{{name}}}.",
+                path,
             )
 
 

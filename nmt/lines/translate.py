@@ -441,8 +441,9 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
         if output is None or is_stream(Path(output)):
             raise
         raise ArgumentError(
-            "The program that reads the pipe {} ({alignment}) exited early, so the translations "
-            "were not written to {}. Specify a regular file with {alignment}.",
+            "The program that reads {alignment} {} exited before it had read all alignments, so "
+            "the translations were not written to {} either. Specify a regular file with "
+            "{alignment}.",
             alignment,
             output,
         ) from None

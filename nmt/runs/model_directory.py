@@ -271,8 +271,8 @@ def open_in_run(
         if is_checkpoint and folder != own.directory.checkpoint(step):
             name = own.directory.checkpoint(step).name
             raise NoModelError(
-                f"{folder} contains the checkpoint from step {step}. Rename the directory to "
-                f"{name}."
+                f"The name of {folder} is wrong, because its checkpoint is from step {step}. "
+                f"Rename the directory to {name}."
             )
         own.refuse_foreign(folder, content)
         return opened

@@ -179,8 +179,8 @@ class RunDirectory:
         for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
             if os.path.lexists(path):
                 raise InputError(
-                    f"{path} was not created by nmt train. Move it elsewhere, or choose another "
-                    "training.run_directory."
+                    f"{path} was not created by nmt train, so it will not be overwritten. Move it "
+                    "elsewhere, or choose another training.run_directory."
                 )
 
     def refuse_changes(self, config: Config, note: Note) -> None:
@@ -270,7 +270,7 @@ class RunIdentity:
             its, ours = map(configuration.inline, found[key])
             raise NoModelError(
                 f"{folder} belongs to another run: its {key} is {its}, but this run's is {ours}. "
-                f"Move {folder} out of the run."
+                f"Move {folder} out of the run directory."
             )
 
     @cached_property
@@ -295,7 +295,7 @@ class RunIdentity:
         if found != recorded:
             raise NoModelError(
                 f"{folder} was not trained on the data of this run: it has data_sha256 {found}, "
-                f"but {self.directory.data_manifest} has {recorded}. Move {folder} out of the run, "
-                f"or restore {names.DATA_MANIFEST} from a copy."
+                f"but {self.directory.data_manifest} has {recorded}. Move {folder} out of the run "
+                f"directory, or restore {names.DATA_MANIFEST} from a copy."
             )
         return self.data

@@ -141,7 +141,9 @@ def _form(query: bytes, body: bytes) -> dict[str, Any]:
     try:
         return _fields(query) | _fields(body)
     except ValueError:
-        raise HTTPException(400, "The request body is not a valid form.") from None
+        raise HTTPException(
+            400, "The request body is not a valid form. Percent-encode its fields in UTF-8."
+        ) from None
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _listener(host: str, port: int) -> socket.socket:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         reason = reason.partition(" (")[0]  # asyncio and socket append the address
         raise ArgumentError(
-            "Cannot listen on {host} {} {port} {}: {}. Choose another address or port.",
+            "Cannot listen on the address {host} {} {port} {}: {}. Choose another address or port.",
             host, port, reason,
         ) from None  # fmt: skip
 

@@ -94,8 +94,9 @@ class Divergence:
         self._count = self._count + 1 if is_worse else 0
         if self._count >= self._patience:
             raise DivergedError(
-                f"Training diverged at step {step}: the loss per token (nll {nll:.4g}) has been "
-                f"worse than guessing ({self._uniform:.2f}) for {self._count} steps in a row. "
+                f"Training diverged at step {step}: the loss per token ({nll:.4g}) has been higher "
+                f"than that of uniform guessing ({self._uniform:.2f}) for {self._count} steps in a "
+                f"row. "
                 f"{IF_DIVERGED}"
             )
         return is_worse

@@ -37,10 +37,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     therefore written once and converted to p in place, and p is read only by one sum and by the two
     matrix multiplications for the gradient.
 
-    Just below 1, bf16 numbers are 2^-8 apart, which is too coarse for p_y - (1 - epsilon) if the
-    label is likely. If the label's probability exceeds one half, the probability is therefore
-    computed as 1 minus the sum of all other probabilities. The gradient with respect to the label's
-    logit is computed in fp32 and rounded once.
+    Just below 1, adjacent bf16 numbers differ by 2^-8. If the label is likely, the difference
+    p_y - (1 - epsilon) would therefore be inaccurate in bf16. If p_y exceeds one half, it is
+    computed as 1 minus the sum of all other probabilities, in fp32. The gradient with respect to
+    the label's logit is also computed in fp32, and rounded once.
     """
 
     @staticmethod

@@ -82,7 +82,7 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
         return True
     if step > settings.max_steps:
         raise InputError(
-            f"{run.directory} has taken {step} steps, but training.max_steps is "
+            f"The run in {run.directory} is already at step {step}, but training.max_steps is "
             f"{settings.max_steps}. Set training.max_steps to {step} to end the run there, or "
             "higher to continue."
         )

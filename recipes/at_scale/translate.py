@@ -151,7 +151,7 @@ def _translate(job: Job, file: Path, place: Path) -> None:
     if writer:
         writer.close()
     else:
-        raise InputError(f"{file} has no rows. Remove it.")
+        raise InputError(f"{file} has no rows. Move it out of the input directory.")
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in given.only:
         if name not in pictures:
             raise InputError(
-                f"--only {name} is not among the pictures {', '.join(pictures)}. Choose one of "
-                f"them{'' if model else ', or add --model for the pictures that need a model'}."
+                f"Unknown --only {name}. Choose one of: {', '.join(pictures)}."
+                f"{'' if model else ' Other pictures need --model.'}"
             )
     for name, panels, draw in map(pictures.__getitem__, given.only or pictures):
         path = folder / f"{name}.png"

@@ -105,8 +105,7 @@ def _install(wanted: Packages, folder: Path, python: Path, log: Path) -> None:
         ).returncode
     if status:
         raise InputError(
-            f"pip could not install {folder.name}. See {log}, or remove {folder.name} from the "
-            "peers."
+            f"pip could not install {folder.name}. See {log}, or leave out {folder.name}."
         )
 
 

@@ -112,13 +112,13 @@ class Run:
             for system, path in (("nmt", Path(sys.executable)), ("ctranslate2", python))
         )
         n = n_alike(ours, theirs)
-        said = f"{n} of {len(lines)} greedy translations in fp32 are identical in both systems."
+        said = f"{n} of {len(lines)} greedy translations in fp32 are identical in both systems"
         if n < _LEAST_ALIKE * len(lines):
             raise InputError(
-                f"Only {said} {self.model} and {self.converted} differ too much for their "
-                "speeds to be comparable."
+                f"{self.model} and {self.converted} differ too much for their speeds to be "
+                f"comparable: only {said}. Convert the model again."
             )
-        return said
+        return f"{said}."
 
     def _translated(self, command: Sequence[str], lines: Sequence[str]) -> tuple[str, float]:
         """Returns the output of a process for the given lines, and the peak memory in GiB."""

@@ -169,7 +169,7 @@ def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
     [
         (["--picture", "a.png"], "--picture a.png must end in .svg"),
         (["--picture", "none/a.svg"], "/none for --picture does not exist"),
-        (["--precision", "bf16"], "--precision is an unknown option. Use training.precision"),
+        (["--precision", "bf16"], "Unknown option --precision. Use training.precision"),
         (["training.precision=fp8"], "training.precision"),
     ],
 )

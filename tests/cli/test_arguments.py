@@ -210,10 +210,10 @@ def test_no_option_is_forgotten_here():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--max-steps 10", "--max-steps is an unknown option. Use training.max_steps=10."),
-        ("--max_steps=10", "--max_steps is an unknown option. Use training.max_steps=10."),
-        ("--model.heads 2", "--model.heads is an unknown option. Use model.heads=2."),
-        ("--beam", "--beam is an unknown option. Use decoding.beam=...."),
+        ("--max-steps 10", "Unknown option --max-steps. Use training.max_steps=10 instead."),
+        ("--max_steps=10", "Unknown option --max_steps. Use training.max_steps=10 instead."),
+        ("--model.heads 2", "Unknown option --model.heads. Use model.heads=2 instead."),
+        ("--beam", "Unknown option --beam. Use decoding.beam=... instead."),
         ("--nothing 3", "Unrecognized arguments: --nothing 3. See nmt train --help."),
     ],
 )
@@ -228,13 +228,13 @@ def test_a_setting_taken_for_an_option(words: str, message: str, capsys):
         ("trian m.yaml", "Unknown command trian. Did you mean train?"),
         ("benchmark trian m.yaml", "Unknown command trian. Did you mean train?"),
         ("translate m --format jsnol", "Unknown --format jsnol. Did you mean jsonl?"),
-        ("translate m --nbest 4", "--nbest is an unknown option. Did you mean --n-best?"),
-        ("translate --inptu=news.en m", "--inptu is an unknown option. Did you mean --input?"),
+        ("translate m --nbest 4", "Unknown option --nbest. Did you mean --n-best?"),
+        ("translate --inptu=news.en m", "Unknown option --inptu. Did you mean --input?"),
         # before the message that --source is missing
-        ("score m --soruce a --target b", "--soruce is an unknown option. Did you mean --source?"),
+        ("score m --soruce a --target b", "Unknown option --soruce. Did you mean --source?"),
         ("translate m news.en", "Unexpected argument news.en. To translate the file news.en, use "
          "--input news.en."),
-        ("evaluate a.de b.de", "Unexpected argument b.de. Write an option before it, such as "
+        ("evaluate a.de b.de", "Unexpected argument b.de. To specify a text, use "
          "--source, --reference or --hypothesis."),
         ("train m.yaml training.max_steps 3",
          "Write training.max_steps=3, without spaces around the equals sign."),

@@ -293,10 +293,10 @@ def test_a_loss_weight_column_must_be_there(tmp_path: Path) -> None:
 BAD_ROWS = [
     ("tsv", "", r"tsv .*corpus has no sentence pairs\."),
     ("tsv", "a\tb\nc\n", r":2 has no column 1: columns are numbered from 0, "),
-    ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r":2 is not JSON "),
+    ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r":2 is not valid JSON "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r":2 has no key x.de\."),
     ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"The source in .*corpus:1 is not text\. "),
-    ("jsonl", "[" * 100_000 + "\n", r":1 is not JSON "),
+    ("jsonl", "[" * 100_000 + "\n", r":1 is not valid JSON "),
     ("parquet", "no parquet at all", r"corpus is not a valid Parquet file "),
 ]
 

@@ -358,13 +358,13 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
     PreparedData.open(tmp_path / "data").mark_used(tmp_path / "run")
     notes: list[str] = []
     with pytest.raises(
-        InputError, match=r"/data would .*max_length was 60.*/run was trained on it"
+        InputError, match=r"/data .*max_length was 60.*/run was trained on this data"
     ):
         prepare.prepare(changed, note=notes.append)
     assert not notes  # no word of preparing what is refused
     with pytest.raises(InputError) as caught:
         PreparedData.of(changed)
-    assert f"and {tmp_path}/run was trained on it. Choose another" in str(caught.value)
+    assert f"and {tmp_path}/run was trained on this data. Choose another" in str(caught.value)
     [note] = (tmp_path / "data" / ".used-by").iterdir()
     content = note.read_bytes()
     note.write_bytes(content[:-9])
@@ -486,7 +486,7 @@ def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(
 
     monkeypatch.setattr(prepare, "run_stages", begin_meanwhile)
     changed = placed(wanted, tmp_path / "data", max_length=30)
-    with pytest.raises(InputError, match="/run was trained on it"):
+    with pytest.raises(InputError, match="/run was trained on this data"):
         run(changed)
     PreparedData.of(wanted)
     monkeypatch.undo()

@@ -252,7 +252,7 @@ def test_a_given_tokenizer_must_have_the_symbols(prepared, tmp_path: Path, tiny_
     config, _ = prepared
     data = config.data.model_copy(update={"directory": str(tmp_path / "data")})
     with pytest.raises(
-        InputError, match=r"symbols is <2de> <2en> <BT> <note>, but .*model are none\."
+        InputError, match=r"symbols is <2de> <2en> <BT> <note>, but .*model has the symbols none\."
     ):
         prepare(
             config.model_copy(update={"data": data}), note=lambda line: None, processes=1,

@@ -212,5 +212,7 @@ def test_sentences_that_are_too_long_are_left_out(translator: Translator, monkey
     sources = ["The man reads.", "The man reads. " * 9]
     found = calibration(translator, sources, ["Der Mann liest."] * 2)
     assert (found.sentences, found.too_long) == (1, 1)
-    with pytest.raises(InputError, match="Every sentence of the test set has more than 20 tokens"):
+    with pytest.raises(
+        InputError, match="Every sentence of the test set exceeds the model's maximum of 20 tokens"
+    ):
         calibration(translator, sources[1:], ["Der Mann liest."])

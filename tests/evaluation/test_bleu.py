@@ -197,7 +197,7 @@ def test_tokenized_text_is_scored_as_it_is_without_a_warning(model):
 @pytest.mark.parametrize(
     ("hypotheses", "references", "message"),
     [
-        (["a"], ["a", "b"], "1 translation and 2 references"),
+        (["a"], ["a", "b"], "1 translation, but 2 references"),
         ([], [], "nothing to score"),
         (["a", "b"], ["a", "b " * 5001], "Line 2 of the references has 5,001 words"),
         (["b " * 5001], ["a"], "Line 1 of the translations has 5,001 words"),
@@ -496,7 +496,7 @@ def test_no_text_that_is_read_is_replaced_by_the_translations(model, name):
     files["baseline"] = write("base", REFERENCES)
     output = {"source": "src", "reference": "ref", "baseline": "base"}[name]
     before = Path(output).read_bytes()
-    with pytest.raises(ArgumentError, match=f"output and {name} are the same file {output}"):
+    with pytest.raises(ArgumentError, match=f"output and {name} are both {output}"):
         evaluate("m", **files, output=output)
     assert Path(output).read_bytes() == before
 

@@ -194,5 +194,5 @@ def test_a_folder_of_ones_own_is_not_replaced(settings, tmp_path: Path, capsys):
     (tmp_path / "run/test_set/mine").write_text("")
     (tmp_path / "config.yaml").write_text(settings(training__max_steps=1).to_yaml())
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
-    assert "run/test_set was not created by nmt train." in capsys.readouterr().err
+    assert "run/test_set was not created by nmt train, " in capsys.readouterr().err
     assert (tmp_path / "run/test_set/mine").exists()

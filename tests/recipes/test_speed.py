@@ -208,7 +208,7 @@ def test_a_peer_that_fails_is_left_out_in_a_line(in_process, tmp_path, monkeypat
     assert "fairseq: Left out. pip cannot install it" in written.err
     assert written.err.count("sockeye, bf16: Left out. No module named 'mxnet'") == 1
     assert "packed rows" in written.out
-    with pytest.raises(InputError, match=r"--peers marain: .*Choose from .*marian"):
+    with pytest.raises(InputError, match=r"--peers marain. Choose from: .*marian"):
         _compare("train", tmp_path, "--peers", "marain")
 
 

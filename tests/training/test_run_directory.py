@@ -243,7 +243,7 @@ def test_somebodys_file_where_a_run_would_write_is_named_and_stays(
     (run / name).write_text("mine")
     (run / ".tmp-notes.txt").write_text("mine too")
     status, said = trained(settings(**SHORT))
-    assert status == 2 and f"{run / name} was not created by nmt train. " in said[-1]
+    assert status == 2 and f"{run / name} was not created by nmt train, " in said[-1]
     (run / name).rename(run / "moved")
     assert trained(settings(**SHORT))[0] == 0
     assert (run / "moved").read_text() == "mine"

@@ -107,7 +107,7 @@ def test_fewer_steps_than_an_unfinished_run_has_taken_are_refused(settings, stra
     shutil.copytree(straight, directory)
     shutil.rmtree(directory / "model")
     settings_before = (directory / "config.yaml").read_bytes()
-    with pytest.raises(InputError, match=r"12 steps, but training.max_steps is 6\. Set .* to 12"):
+    with pytest.raises(InputError, match=r"step 12, but training.max_steps is 6\. Set .* to 12"):
         run(settings(training__micro_batches=2, training__max_steps=6))
     assert not (directory / "model").exists()
     assert (directory / "config.yaml").read_bytes() == settings_before

@@ -71,7 +71,7 @@ def _load(settings: config.Hub) -> Any:
     if settings.hub.startswith((".", "/", "~")) and not Path(settings.hub).is_dir():
         raise InputError(
             f"{_where(settings)}: There is no directory {settings.hub}. Correct the path, or "
-            "specify a dataset of the Hugging Face Hub as OWNER/NAME."
+            "specify a dataset on the Hugging Face Hub as OWNER/NAME."
         )
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()

@@ -22,7 +22,7 @@ class Jsonl(Kind):
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise InputError(
-                    f"{where} is not JSON ({error}). Write one JSON object per line."
+                    f"{where} is not valid JSON ({error}). Write one JSON object per line."
                 ) from None
             values = {name: _value(row, dotted, where) for name, dotted in columns.items()}
             yield pair_of(values, where)

@@ -50,8 +50,8 @@ def refuse_what_is_not_ours(job: Job) -> None:
         others += filter(os.path.lexists, (job.directory / name for name in _PUBLISHED))
     if others:
         raise InputError(
-            f"{others[0]} was not created by nmt prepare. Move it elsewhere, or choose another "
-            "data.directory."
+            f"{others[0]} was not created by nmt prepare, so it will not be overwritten. Move it "
+            "elsewhere, or choose another data.directory."
         )
 
 

@@ -55,14 +55,13 @@ def given_tokenizer(job: Job) -> Tokenizer | None:
     if tokenizer.symbols != settings.symbols:
         theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
         raise InputError(
-            f"tokenizer.symbols is {ours}, but the symbols of the given tokenizer {given} are "
-            f"{theirs}. Set tokenizer.symbols to the symbols of the given tokenizer, or use "
-            "another tokenizer."
+            f"tokenizer.symbols is {ours}, but the tokenizer {given} has the symbols {theirs}. Set "
+            "tokenizer.symbols to the symbols of the tokenizer, or use another tokenizer."
         )
     size, found = settings.vocabulary_size, tokenizer.vocabulary_size
     if found != size:
         raise InputError(
-            f"tokenizer.vocabulary_size is {size:,}, but the given tokenizer {given} has "
+            f"tokenizer.vocabulary_size is {size:,}, but the tokenizer {given} has "
             f"{found:,} tokens. Set tokenizer.vocabulary_size to {found}."
         )
     return tokenizer
