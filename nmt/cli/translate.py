@@ -15,6 +15,7 @@ from nmt.cli.flags import (
 )
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
+from nmt.errors import ArgumentError
 from nmt.lines.formats import ABOUT_FORMATS, Format
 
 
@@ -84,6 +85,8 @@ def _run(arguments: argparse.Namespace) -> None:
     from nmt.cpu_memory import keep_freed_memory
     from nmt.lines.translate import LineOptions, run_translate
 
+    if arguments.input == Path("-"):
+        raise ArgumentError("{input} - is not a file. Omit {input} to read standard input.")
     keep_freed_memory()
     run_translate(
         arguments.model,

@@ -261,7 +261,9 @@ def test_every_kind_with_columns_reads_a_loss_weight_for_each_pair(tmp_path: Pat
         assert [pair.columns for pair in pairs] == expected, kind
 
 
-@pytest.mark.parametrize("weight", [-0.5, float("nan"), float("inf"), 1e39, None, "heavy", True])
+@pytest.mark.parametrize(
+    "weight", [-0.5, float("nan"), float("inf"), 1e39, None, "heavy", "1_0", "٣", True]
+)
 def test_a_loss_weight_that_is_none_stops_with_its_line(tmp_path: Path, weight) -> None:
     weights = ["1", "1", weight, "1"] if isinstance(weight, str) else [1, 1, weight, 1]
     if isinstance(weight, bool):

@@ -1,6 +1,7 @@
 """Reads pairs from table columns and from the keys of JSON objects."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -53,7 +54,8 @@ def _number(row: Mapping[str, Any], column: str, where: str) -> float:
     """Returns a non-negative number, rounded to fp32 because the loss is computed in fp32."""
     value = row[column]
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        is_odd = isinstance(value, bool) or re.search(r"[^ -^`-~]", str(value))  # such as 1_0
+        number = math.nan if is_odd else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 <= number <= float(np.finfo(np.float32).max):
