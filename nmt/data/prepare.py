@@ -1,4 +1,4 @@
-"""Runs `nmt prepare` from start to end; the stages are in `nmt.data.stages`."""
+"""Implements `nmt prepare`, whose stages are in `nmt.data.stages`."""
 
 import contextlib
 import time
@@ -36,22 +36,25 @@ def prepare(
 ) -> None:
     """Prepares the corpora of a configuration and writes the result to `config.data.directory`.
 
-    If the sections `data` and `tokenizer` and the content of all local input files are the same as
-    in the last call, the prepared data is only verified. The same input and settings always give
-    the same files, regardless of the number of processes and interruptions.
+    If the sections `data` and `tokenizer` and the content of all local input files have not changed
+    since the last call, the prepared data is verified but not written again. The same input and
+    settings always produce the same files, regardless of the number of processes and of
+    interruptions.
 
     Args:
         config: the configuration, of which only the sections `data` and `tokenizer` are used.
-        note: called with each user-facing message.
-        tokenizer: path of a tokenizer to use instead of training one, for fine-tuning.
-        processes: maximum number of processes, or None for `workers.default_processes`.
+        note: function that is called with each user-facing message.
+        tokenizer: path of an existing tokenizer to use for fine-tuning, or None to train a
+            tokenizer.
+        processes: maximum number of processes. None means the result of
+            `workers.default_processes`.
 
     Raises:
-        InputError: a corpus cannot be read, or the vocabulary size does not suit the text or the
-            given tokenizer. The error is also raised if another process is preparing the same
-            directory, if a run was trained on data that would be replaced, or if the directory has
-            files or links that nmt prepare did not create.
-        Stopped: a signal was received; the next call continues the work.
+        InputError: a corpus cannot be read, or the vocabulary size is not possible with the
+            training text or the given tokenizer. InputError is also raised if another process is
+            preparing the same directory, if a run was trained on data that would be replaced, or if
+            the directory contains files or links that nmt prepare did not create.
+        Stopped: a signal interrupted the call; the next call continues the work.
     """
     began = time.monotonic()
     directory = Path(config.data.directory)
@@ -96,8 +99,8 @@ def prepare(
 def _locked(job: Job) -> Iterator[None]:
     """Locks the data directory.
 
-    If the block fails before any work is done, the lock file and the folders that this function
-    created are removed.
+    If the body of the `with` statement fails before any work is done, the lock file and the folders
+    that this function created are removed.
     """
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
@@ -115,10 +118,10 @@ def _locked(job: Job) -> Iterator[None]:
 
 
 def run_stages(job: Job, note: Note) -> dict[str, Any]:
-    """Runs all stages except `publish`, which moves their files to the data directory.
+    """Runs all stages except `publish`, which moves the final files to the data directory.
 
     Returns:
-        The manifest of the data.
+        The manifest of the prepared data.
     """
     warnings = inspect_corpora(job, note)
     text = clean(job, note)
@@ -146,7 +149,7 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
 def _origin(
     config: Config, entries: Iterable[CorpusEntry], tokenizer: Path | None
 ) -> dict[str, Any]:
-    """Returns the settings and the input files' hashes, which determine the prepared data."""
+    """Returns the settings and the hashes of all input files, which determine the prepared data."""
     files = dict.fromkeys(file for entry in entries for file in _input_files(entry))
     # Modification times are left out, so that a new checkout or copy of the same text changes
     # nothing.
@@ -163,7 +166,7 @@ def _origin(
 
 
 def _input_files(entry: CorpusEntry) -> list[Path]:
-    """Returns the result of `input_files`; if a file is missing, the error names the setting."""
+    """Returns an entry's local files; if a file does not exist, the error names the setting."""
     try:
         return input_files(entry.corpus)
     except InputError as error:
@@ -173,7 +176,7 @@ def _input_files(entry: CorpusEntry) -> list[Path]:
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
-    """Returns whether the directory contains the result of this job; verifies all hashes."""
+    """Returns whether the data directory contains this job's result and all hashes are correct."""
     if not PreparedData.is_in(job.directory):
         return False
     try:
