@@ -48,7 +48,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
         except InputError as error:
             problems += error.problems
     if isinstance(data := content.get("data"), dict) and data.get("train") == []:
-        place = origins.get(("data", "train"), str(path))  # only imported models have no corpora
+        place = origins.get(("data", "train"), str(path))  # valid only in imported models
         problems.append(f"{place}: data.train is empty. Specify a corpus.")
     try:
         initial = _initial_config(content, origins)
@@ -92,12 +92,13 @@ def load_resolved(path: Path) -> Config:
 def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> Config | None:
     """Returns the configuration of the model that `training.initialize_from` names.
 
-    If the model to fine-tune no longer exists, returns the configuration in the run directory. The
-    run was fine-tuned from the model, so its `model` and `tokenizer` settings are the same.
+    If the model to fine-tune no longer exists, returns the configuration in
+    `training.run_directory`. The run in this directory was fine-tuned from the model and therefore
+    has the same `model` and `tokenizer` settings.
 
     Returns:
         The configuration, or None if `training.initialize_from` does not name a model. The result
-        is also None if no configuration is found and `content` has both sections, `model` and
+        is also None if no configuration is found and `content` contains both sections, `model` and
         `tokenizer`.
 
     Raises:

@@ -78,7 +78,7 @@ def _sections_with(key: str) -> list[str]:
 
 
 def _nearest(path: KeyPath, known: list[str]) -> list[str]:
-    """Returns a list with the known key closest to the last key of `path`, or []."""
+    """Returns a list with the known key most similar to the last key of `path`, or []."""
     last = str(path[-1])
     if near := difflib.get_close_matches(last, known, n=1, cutoff=0.5):
         has_section = len(path) > 1 and all(isinstance(part, str) for part in path)
@@ -94,8 +94,8 @@ def _nearest(path: KeyPath, known: list[str]) -> list[str]:
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
     """Converts the location in a pydantic error to a configuration key and the key's section.
 
-    Before the keys of a corpus, the location contains the kind of the corpus. If a setting accepts
-    several types, the location ends with the type whose validation failed.
+    In a pydantic error location, the kind of a corpus precedes the keys of the corpus. If a setting
+    accepts several types, the location ends with the type whose validation failed.
     """
     path: KeyPath = ()
     section: type[Section] | None = None

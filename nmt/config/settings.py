@@ -3,9 +3,9 @@
 The settings are listed in the order in which they appear in a configuration file. `BASE` contains
 the settings of the base model of Vaswani et al. (2017), which `nmt config` prints. Relative paths
 are resolved against the current directory, so that the same configuration works in several
-checkouts. In all paths, a leading `~` is replaced with the home directory. Apart from this
-replacement, paths are stored as written, so that a run can be resumed after all its files have been
-moved together.
+checkouts. In all paths, a leading `~` is replaced with the home directory. Apart from the
+replacement of `~`, paths are stored as written, so that a run can be resumed after all its files
+have been moved together.
 """
 
 import os
@@ -147,7 +147,7 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
-        """The corpus itself, because a Hub dataset's settings are not nested below `hub`."""
+        """The corpus itself, because Hub dataset settings are not nested below the key `hub`."""
         return self
 
 
@@ -188,7 +188,7 @@ class DemoPairs(Section):
 
 
 def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
-    """Creates the class of a kind of corpus with the field `key` and the fields of every kind.
+    """Creates the class of a kind of corpus, with the field `key` and the fields of all kinds.
 
     The class can be pickled only if it is assigned to a variable with the same name as the class,
     such as `Tsv` for the key `tsv`.
@@ -203,9 +203,17 @@ def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
 
 
 Text = _kind("text", TextFiles, "Two text files, plain or compressed with gzip, bzip2 or xz.")
-Tsv = _kind("tsv", TsvFile, "A file with tab-separated columns, plain or compressed as for text.")
+Tsv = _kind(
+    "tsv",
+    TsvFile,
+    "A file with tab-separated columns, plain or compressed with gzip, bzip2 or xz.",
+)
 Parquet = _kind("parquet", ColumnsFile, "A Parquet file with named columns.")
-Jsonl = _kind("jsonl", ColumnsFile, "JSON objects, one per line, plain or compressed as for text.")
+Jsonl = _kind(
+    "jsonl",
+    ColumnsFile,
+    "A file with one JSON object per line, plain or compressed with gzip, bzip2 or xz.",
+)
 Demo = _kind("demo", DemoPairs, "Sentence pairs from the built-in English-German grammar.")
 
 CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
@@ -521,7 +529,7 @@ class Decoding(Section):
     )
     length_penalty: Annotated[float, Field(ge=0, le=100)] = _paper(
         "decoding.length_penalty",
-        "alpha; the log-probability of n tokens is divided by ((5 + n) / 6)^alpha (§6.1)",
+        "exponent alpha; the log-probability of n tokens is divided by ((5 + n) / 6)^alpha (§6.1)",
     )
     max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = _paper(
         "decoding.max_extra_length",

@@ -135,7 +135,7 @@ _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 def dump(content: Any) -> str:
-    """Converts a value to YAML in the order of its keys; `parse` returns an equal value."""
+    """Converts a value to YAML in the order of its keys, so that `parse` returns an equal value."""
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 

@@ -1,4 +1,4 @@
-"""Normalizes text, and defines the cleaning rules, which drop training pairs.
+"""Normalizes text, and defines the cleaning rules for dropping training pairs.
 
 `normalize` is applied to all text that a model reads or writes. The cleaning rules apply only to
 training pairs, and they do not drop pairs merely because they are unusual. `nmt prepare` reports
@@ -80,7 +80,7 @@ def needs_repair(text: str) -> bool:
 
 
 def has_odd_spacing(text: str) -> bool:
-    """Returns whether `normalize` changes a text's spacing other than tabs and line endings."""
+    """Returns whether `normalize` changes any spacing in a text except tabs and line endings."""
     return _ODD_SPACING.search(text) is not None
 
 
@@ -115,9 +115,9 @@ def _words(text: str) -> str:
 
 
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:
-    """Returns the first rule that a normalized training pair breaks, or None if it breaks no rule.
+    """Returns the first rule that a normalized training pair breaks, or None if there is none.
 
-    This function does not apply two of the rules. Duplicates are found later by
+    This function does not check two of the cleaning rules. Duplicates are found later by
     `first_occurrences`, and pairs with too many tokens are dropped by `encode_shard`.
     """
     if is_empty(source, target):
@@ -144,7 +144,7 @@ def pair_hash(source: str, target: str) -> int:
 
     Among 10 million different pairs, the probability of a collision is below 10^-5.
     """
-    text = f"{source}\n{target}".encode()  # normalized text has no line endings
+    text = f"{source}\n{target}".encode()  # a normalized text contains no line endings
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 

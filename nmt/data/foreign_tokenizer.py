@@ -1,4 +1,4 @@
-"""Adapts SentencePiece models that nmt did not train to the token ids that nmt expects."""
+"""Adapts SentencePiece models from other sources to the token ids that nmt expects."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def adapted(model: bytes) -> bytes:
     All other pieces follow the special and byte pieces in their original order. The normalization,
     the pieces and the scores do not change, so the returned model splits every text into the same
     pieces as `model`. Pieces for PAD, BOS and EOS are added if `model` lacks them. The returned
-    model and `model` encode the same text as unknown pieces.
+    model encodes text as unknown pieces wherever `model` does.
 
     Args:
         model: content of a BPE or unigram model file.

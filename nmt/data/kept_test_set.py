@@ -1,7 +1,7 @@
 """Stores the text of `data.test` in the prepared data and in every run trained on that data.
 
-Evaluation and reports read only the stored text. They do not read the files that a model's
-configuration names, because the model may come from an untrusted source.
+Evaluation and reports read the stored text instead of the files that a model's configuration names,
+because a model may come from an untrusted source.
 """
 
 import shutil
@@ -17,15 +17,15 @@ from nmt.storage.names import TEST_SET
 from nmt.storage.opening import read_lines
 
 SOURCE, TARGET = "source.txt", "target.txt"
-_ORIGINS = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}  # paths in prepared data
+_ORIGINS = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}  # paths in the prepared data
 _KIND = "test set"
 
 
 def write(folder: Path, data: Data) -> None:
     """Writes the raw text of `data.test`, one sentence per line, if `data.test` is not empty.
 
-    If a corpus has a `source_prefix`, each source is written with this prefix. Line endings inside
-    a sentence become spaces.
+    If a corpus has a `source_prefix`, each source in the corpus is written with this prefix. Line
+    endings inside a sentence become spaces.
 
     Raises:
         InputError: a corpus cannot be read.

@@ -57,8 +57,9 @@ class Batch:
 class HostBatch:
     """A micro-batch in a single tensor, so that one copy operation moves it to a device."""
 
-    # int32, one after another: ids, positions and segments of the source; output ids, positions,
-    # segments and input ids of the target; the bits of the additional fp32 columns
+    # int32, the concatenation of the source ids, source positions, source segments, target output
+    # ids, target positions, target segments, target input ids, and the bits of the additional fp32
+    # columns
     flat: Tensor
     rows: int
     widths: tuple[int, int]  # source tokens and target tokens per row
@@ -80,9 +81,9 @@ class HostBatch:
 class Shape:
     """The shape of the tensors into which pairs are packed."""
 
-    columns: int  # tokens per row on each side; more if a pair is longer
+    columns: int  # tokens per row on each side; increased if a pair is longer
     block: int  # tokens per block; only pairs that are longer than a block span several blocks
-    rows: int = 0  # minimum number of rows; 0 for only the necessary rows and columns
+    rows: int = 0  # minimum number of rows; 0 to use only as many rows and columns as necessary
 
 
 def fixed_shape(batch_tokens: int, micro_batches: int, longest: int) -> Shape:
@@ -146,8 +147,8 @@ def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -
     bins, is_row = _first_fit(lengths[:, order], columns, block)
     by_bin = np.argsort(bins, kind="stable")
     order, bins = order[by_bin], bins[by_bin]
-    # bins that are whole rows come first, because their pairs are the longest; then come blocks,
-    # side by side
+    # Bins that are whole rows come first, because their pairs are the longest. The other bins are
+    # blocks, which are placed side by side.
     across, whole = columns // block, int(is_row.sum())
     numbers = np.arange(len(is_row)) - whole
     row_of, column_of = whole + numbers // across, numbers % across * block

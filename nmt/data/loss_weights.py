@@ -10,7 +10,7 @@ from torch import Tensor
 from nmt.data.layout import Batch
 from nmt.data.shards import Shard, Side
 
-LOSS_WEIGHT = "loss_weight"  # a column with the weight of each pair, or of each target token
+LOSS_WEIGHT = "loss_weight"  # a column with the loss weight of each pair or of each target token
 
 
 def token_weights(batch: Batch) -> Tensor | None:

@@ -74,7 +74,7 @@ def prepare(
         for reason in reasons:
             note(reason)
         with _locked(job):
-            if _is_prepared(job, lambda line: None):  # by the process that held the lock
+            if _is_prepared(job, lambda line: None):  # by the process that previously held the lock
                 note(f"{directory} was prepared by another process. There is nothing to do.")
                 return
             job.remove_leftovers()
@@ -82,14 +82,14 @@ def prepare(
                 described = run_stages(job, note)
             finally:
                 job.remove_leftovers()  # files of killed workers
-            # read again, because a corpus may have changed while the stages read it
+            # The input is hashed again, because it may have changed while the stages read it.
             if _origin(config, job.entries, tokenizer) != job.origin:
                 atomic.remove(job.work)  # it may contain a mixture of old and new input
                 raise InputError(
                     "The text of a corpus changed while the data was being prepared. Run nmt "
                     "prepare again."
                 )
-            # a run may have started meanwhile
+            # A run may have been started in the meantime.
             refuse_if_used(directory, job.origin_sha256, job.origin["settings"])
             publish(job, described["files"])
     note(f"Prepared {directory} in {time.monotonic() - began:.0f} s.")
@@ -99,8 +99,8 @@ def prepare(
 def _locked(job: Job) -> Iterator[None]:
     """Locks the data directory.
 
-    If the body of the `with` statement fails before any work is done, the lock file and the folders
-    that this function created are removed.
+    If the body of the `with` statement fails before `job.work` exists, the lock file and the
+    folders that this function created are removed.
     """
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
@@ -151,8 +151,8 @@ def _origin(
 ) -> dict[str, Any]:
     """Returns the settings and the hashes of all input files, which determine the prepared data."""
     files = dict.fromkeys(file for entry in entries for file in _input_files(entry))
-    # Modification times are left out, so that a new checkout or copy of the same text changes
-    # nothing.
+    # Modification times are omitted, so that the data is not prepared again after the same text
+    # has been checked out or copied again.
     inputs = {
         str(file): {"size": file.stat().st_size, "sha256": manifest.file_hash(file)}
         for file in files
@@ -166,11 +166,11 @@ def _origin(
 
 
 def _input_files(entry: CorpusEntry) -> list[Path]:
-    """Returns an entry's local files; if a file does not exist, the error names the setting."""
+    """Returns a corpus's local files; if a file does not exist, the error names the setting."""
     try:
         return input_files(entry.corpus)
     except InputError as error:
-        if error.status != Status.INPUT:  # for example, permission is missing
+        if error.status != Status.INPUT:  # for example, if read permission is missing
             raise
         raise SettingError(("data", entry.split, entry.number), *error.problems) from None
 

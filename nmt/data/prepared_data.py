@@ -71,14 +71,14 @@ class PreparedData:
 
         Raises:
             InputError: there is no prepared data, its manifest is damaged, or it was prepared with
-                other settings. In the last case, the message names the settings that differ.
+                other settings. If the settings differ, the message names each setting that differs.
         """
         data, settings = cls.open(Path(config.data.directory), remedy), settings_of(config)
         if data.manifest["settings"] != settings:
             changed = changes(data.manifest["settings"], settings)
             runs = [run for run, _ in _users(data.directory)]
             problem = f"{data.directory} was prepared with other settings ({changed})"
-            if runs:  # nmt prepare would refuse to replace the data
+            if runs:  # nmt prepare would reject the change
                 raise InputError(
                     f"{problem}, and {runs[0]} was trained on this data. Choose another "
                     "data.directory."
@@ -90,7 +90,7 @@ class PreparedData:
         """Verifies the hashes of files; raises InputError for the first file whose hash differs.
 
         Args:
-            names: the files to check, or None for all files.
+            names: names of the files to check, or None to check all files.
         """
         with _prepare_again():
             manifest.verify(self.directory, self.manifest, names)
@@ -158,7 +158,7 @@ class PreparedData:
         prepared_at = (self.directory / manifest.NAME).stat().st_mtime
         for name, facts in self.manifest["inputs"].items():
             file = Path(name)
-            if not file.is_file():  # the text is no longer needed
+            if not file.is_file():  # the user may have removed text that is no longer needed
                 continue
             status = file.stat()
             if status.st_size != facts["size"]:
@@ -190,7 +190,7 @@ def _prepare_again() -> Iterator[None]:
     try:
         yield
     except NoModelError as error:
-        problem = error.problems[0].partition(". ")[0]  # without its remedy
+        problem = error.problems[0].partition(". ")[0]  # without the remedy
         raise InputError(
             f"{problem}. Run nmt prepare again, or restore the data from a copy."
         ) from None

@@ -27,7 +27,7 @@ _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa
 
 @dataclass(frozen=True)
 class Side:
-    """The token ids of one side of a shard; `side[i]` returns the ids of pair i, including EOS.
+    """The token ids of one side of a shard; indexing with i returns the ids of pair i, with EOS.
 
     An additional column with one number per target token is also stored as a `Side`.
     """
@@ -214,7 +214,7 @@ def write_split_description(folder: Path, files: Sequence[str], fingerprint: str
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """Converts a type to the notation of `datasets`, which uses NumPy's names of numeric types."""
+    """Converts an Arrow type to the notation of `datasets`, which uses NumPy's type names."""
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "List"}
     return {"dtype": str(np.dtype(kind.to_pandas_dtype())), "_type": "Value"}

@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # `shards` imports pyarrow, which is not needed to translate
     from nmt.data.shards import Side
 
 FREQUENT, TRANSLATIONS = 1000, 50  # N, K
-MOST_CELLS = 30_000_000  # maximum number of token pairs to learn from; about 40 bytes each
-_BLOCK_CELLS = 2_000_000  # token pairs processed at a time
+MOST_CELLS = 30_000_000  # maximum number of token pairs to learn from; each needs about 40 bytes
+_BLOCK_CELLS = 2_000_000  # number of cells that are processed at a time
 _ITERATIONS = 4
 
 
@@ -58,7 +58,7 @@ class Shortlist:
         return np.flatnonzero(chosen)
 
     def to_bytes(self) -> bytes:
-        """Returns the content of the file that `load` reads."""
+        """Returns the content of a shortlist file, which `load` can read."""
         return safetensors.numpy.save(
             {"frequent": self.frequent, "translations": self.translations}
         )
@@ -93,7 +93,7 @@ def learn_shortlist(
     frequent: int = FREQUENT,
     translations: int = TRANSLATIONS,
 ) -> Shortlist:
-    """Learns a shortlist from evenly spaced sentence pairs (about `MOST_CELLS` cells at most).
+    """Learns a shortlist from evenly spaced sentence pairs, whose number `MOST_CELLS` limits.
 
     Args:
         shards: the source side and the target side of each shard.
@@ -160,7 +160,7 @@ class _Model1:
         return source[at] * self.V + np.repeat(target[kept], sizes), begins
 
     def iterate(self) -> None:
-        """Runs one EM iteration, which replaces the probabilities of all links."""
+        """Runs one EM iteration, which updates the probabilities of all links."""
         expected = np.zeros(len(self.links))
         for links, begins in self.cells:
             p = self.p[links]
@@ -171,7 +171,7 @@ class _Model1:
 
     def best(self, k: int) -> NDArray[np.int32]:
         """Returns the k most likely translations of each source token: (V, k), see `Shortlist`."""
-        order = np.lexsort((-self.p, self.sources))  # in ties, by target token
+        order = np.lexsort((-self.p, self.sources))  # ties are broken by the target token id
         rank = np.arange(len(order)) - np.searchsorted(self.sources, self.sources)
         table = np.full((self.V, k), PAD_ID, np.int32)
         order, rank = order[rank < k], rank[rank < k]
@@ -180,7 +180,7 @@ class _Model1:
 
 
 def _cells(shard: tuple[Side, Side], is_rare: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns the number of cells of each pair: (pairs,)."""
+    """Returns the number of cells of each sentence pair: (pairs,)."""
     source, target = shard
     rare = np.add.reduceat(is_rare[target.values], target.offsets[:-1], dtype=np.int64)
     return source.lengths * rare

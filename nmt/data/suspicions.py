@@ -20,7 +20,7 @@ _PIECES = re.compile(r"\S@@(?: |$)|\u2581| ##\w", re.MULTILINE)
 # the Moses tokenizer writes them.
 _TOKENIZED = re.compile(r"\w [,.](?: |$)|&(?:quot|apos|#\d+);|@-@|##AT##", re.MULTILINE)
 _MARKUP = re.compile(r"</[A-Za-z]\w*>")
-_MOST = 0.5  # maximum share of pairs whose two sides are equal
+_MOST = 0.5  # maximum proportion of pairs whose two sides are equal
 # Minimum correlation of the logarithms of the two sides' lengths. It is 0.88 to 0.97 in clean text,
 # 0 in shuffled text, and at most 0.2 if one side is shifted by a line.
 _CORRELATION = 0.3

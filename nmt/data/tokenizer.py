@@ -1,8 +1,8 @@
 """Trains and applies the BPE tokenizer, which has one vocabulary for both languages.
 
-`Tokenizer.encode` normalizes text with `cleaning.normalize` before encoding it; `with_eos` appends
-EOS. A SentencePiece model that nmt trains does not normalize text itself. The vocabulary of such a
-model includes all 256 bytes, so that every text is encoded without unknown tokens and
+`Tokenizer.encode` normalizes text with `cleaning.normalize` before encoding it, and `with_eos`
+appends EOS. A SentencePiece model that nmt trains does not normalize text itself. The vocabulary of
+such a model includes all 256 bytes, so that every text is encoded without unknown tokens and
 `decode(encode(text)) == normalize(text)`.
 
 A tokenizer may come from an untrusted source. Up to version 0.2.1, sentencepiece crashes on some
@@ -29,10 +29,10 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
 from nmt.storage.opening import small_file
 
-# Share of the training text that the tokenizer's characters cover; rarer characters are encoded as
-# bytes. A coverage of 1 would add thousands of characters in other scripts that occur in web text.
-# With the usual 0.9995, a tokenizer trained on 29,000 captions encodes some capital letters and
-# digits as bytes.
+# Proportion of the characters in the training text that the vocabulary covers; rarer characters are
+# encoded as bytes. A coverage of 1 would add thousands of characters in other scripts that occur in
+# web text. With the usual coverage of 0.9995, a tokenizer trained on 29,000 captions encodes some
+# capital letters and digits as bytes.
 _CHARACTER_COVERAGE = 0.9999
 MAX_MODEL_BYTES = 50_000_000
 _MAX_LINE_BYTES = 1 << 20  # sentencepiece would skip longer lines; the limit for cleaning is lower
@@ -172,7 +172,7 @@ class Tokenizer:
 
     @cached_property
     def symbol_ids(self) -> dict[str, int]:
-        """Maps each symbol to its id."""
+        """Maps each symbol to its token id."""
         return {symbol: i for i, symbol in enumerate(self.symbols, UNK_ID + 1)}
 
     def split_tag(self, text: str) -> tuple[str, str]:
@@ -209,7 +209,7 @@ class Tokenizer:
         ]  # fmt: skip
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the piece of each id; U+2581 represents a space, and <0x41> the byte 0x41."""
+        """Returns the piece of each id, with U+2581 for a space and <0x41> for the byte 0x41."""
         return self._processor.id_to_piece([int(i) for i in ids])
 
 

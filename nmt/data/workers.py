@@ -19,9 +19,9 @@ from nmt import signals
 from nmt.errors import InputError
 from nmt.processes import cores, end_with_parent, need_current_directory, start_deaf
 
-# The limit saves memory: each worker needs 110 to 200 MB (more if sentences are longer), and six
-# workers need less than 1.5 GB. The parent process reads the corpora about eight times as fast as
-# one worker cleans them.
+# This maximum limits the memory: a worker needs 110 to 200 MB (more if sentences are longer), and
+# six workers need less than 1.5 GB. The parent process reads the corpora about eight times as fast
+# as one worker cleans them.
 _DEFAULT_MAXIMUM = 6
 
 
@@ -66,7 +66,7 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
 
 
 def run_apart(function: Callable[..., None], *arguments: Any) -> None:
-    """Calls a function in a worker process, which a signal can kill and which frees its memory.
+    """Calls a function in a separate process, which frees its memory on exit and can be killed.
 
     Raises the same exceptions as `run`.
     """
@@ -106,7 +106,7 @@ class _Worker:
         need_current_directory()  # a spawned process changes to it
         with _no_stop():  # a process that is interrupted while it starts prints a traceback
             start_deaf(self._process)
-        self._theirs.close()  # so that reading ends when the process does
+        self._theirs.close()  # so that `recv` raises EOFError when the process exits
 
     def give(self, function: Callable[..., None], task: tuple[Any, ...]) -> None:
         """Starts a call; `finish` must be called before the next call is started."""
@@ -150,7 +150,7 @@ def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _
     """Starts and returns a worker if `team` is not full; otherwise returns the next idle worker."""
     if len(team) < processes:
         worker = _Worker()
-        stack.callback(worker.end)  # first, because a signal may interrupt the start
+        stack.callback(worker.end)  # before the start, because a signal may interrupt it
         worker.start()
         team.append(worker)
         return worker
@@ -163,7 +163,7 @@ def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _
 def _serve(calls: connection.Connection) -> None:
     """Runs one call after another in a worker process, until the process is killed."""
     end_with_parent()
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has ended
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has exited
         while True:
             calls.send(_outcome(calls))
 

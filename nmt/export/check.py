@@ -38,7 +38,7 @@ class Sample:
 
 
 def samples_of(translator: Translator) -> list[Sample]:
-    """Returns sentences of random subwords with their greedy translations; the seed is fixed."""
+    """Generates sentences of random subwords with a fixed seed, and translates them greedily."""
     drawn, tokenizer = random.Random(1), translator.tokenizer
     lengths = range(1, min(_LONGEST, translator.max_part // 2) + 1)
     ids = range(len(tokenizer.symbols) + 260, tokenizer.vocabulary_size)
@@ -48,7 +48,7 @@ def samples_of(translator: Translator) -> list[Sample]:
     )
     texts = [text for text in random_texts if text.strip()]
     found = translator.translate(texts, SearchOptions(beam=1))
-    # leaves a position for EOS, which CTranslate2 adds when it scores a truncated translation
+    # reserves a position for EOS, which CTranslate2 appends to a truncated translation for scoring
     most = (translator.transformer.max_length or 10**9) - 1
     pairs = [
         Pair(with_eos(tokenizer.encode(text)), np.array(each.tokens[:most]))

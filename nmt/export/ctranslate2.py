@@ -70,7 +70,7 @@ def export_ctranslate2(
 
     Raises:
         InputError: CTranslate2 does not support a setting of the model.
-        ExportError: in float32, the exported model differs from the original.
+        ExportError: in float32, the exported model differs from the original model.
     """
     refuse_inexpressible(translator.config, _EXPRESSED, "CTranslate2")
     transformer, tokenizer = translator.transformer, translator.tokenizer
@@ -94,7 +94,7 @@ def export_ctranslate2(
     never = {*tokenizer.pieces(translator.search.untrained)}
     symbols = [symbol for symbol in tokenizer.symbols if symbol not in never]
     original = about_model(model.directory, model.config)
-    del original["examples"]  # exercises for the microscope, which needs the original model
+    del original["examples"]  # example sentences for the microscope, which needs the original model
     manifest.write(folder, KIND, {"target_symbols": symbols, "original": original})
     return found
 

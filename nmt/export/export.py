@@ -31,10 +31,11 @@ def export(
 
     Raises:
         InputError: the format does not support the model's tokenizer or one of its settings.
-        ExportError: the exported model's translations differ from the original's.
+        ExportError: the exported model's translations differ from the original model's
+            translations.
         ArgumentError: the format's package is not installed, the format does not support
             `quantization`, or `output` belongs to a run.
-        NoModelError: `model` does not contain a usable model.
+        NoModelError: there is no usable model at `model`.
     """
     refuse_output(output)
     if quantization and format != "ctranslate2":

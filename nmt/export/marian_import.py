@@ -29,7 +29,7 @@ _SHARED = (  # names of the embedding matrix, of which a file contains one or mo
     "model.shared.weight", "lm_head.weight", "model.encoder.embed_tokens.weight",
     "model.decoder.embed_tokens.weight",
 )  # fmt: skip
-_NEVER = -100.0  # a bias with which the probability is 0 in fp32
+_NEVER = -100.0  # a bias that makes the probability of a token 0 in fp32
 _VOCABULARY = TypeAdapter(dict[str, int])
 _LANGUAGE_TOKEN = re.compile(">>.+<<")
 _OPUS_NAME = re.compile("opus-mt-(?:tc-[a-z]+-)?([a-z]{2,3})-([a-z]{2,3})")
@@ -88,7 +88,7 @@ def import_marian(
 
     Raises:
         ArgumentError: the languages are unknown, or `output` belongs to a run.
-        InputError: `checkpoint` is not a directory, or nmt does not support the model.
+        InputError: nmt does not support the model, or `checkpoint` is not a directory.
         NoModelError: a file of the checkpoint is missing or damaged.
     """
     refuse_output(output)
@@ -127,9 +127,9 @@ def _settings(checkpoint: Path) -> _Settings:
     """Reads config.json, and the beam size in generation_config.json if there is one.
 
     Raises:
-        InputError: nmt does not support a setting. The message has one line per unsupported
-            setting.
-        NoModelError: a file is damaged.
+        InputError: nmt does not support a setting of the checkpoint. The message has one line per
+            unsupported setting.
+        NoModelError: config.json or generation_config.json is damaged.
     """
     path, generation = checkpoint / HUGGINGFACE_CONFIG, checkpoint / GENERATION_CONFIG
     content = _object(path)
@@ -289,7 +289,7 @@ def _weights(path: Path, config: Config, size: int, rows: Tensor) -> dict[str, T
             f"{path} does not exist. If the checkpoint contains pytorch_model.bin instead, load "
             "the checkpoint with MarianMTModel.from_pretrained, and save it with save_pretrained."
         )
-    with torch.device("meta"):  # settings that do not match the file may need too much memory
+    with torch.device("meta"):  # incorrect settings may need too much memory
         expected = named_weights(new_transformer(config))
     found: dict[str, Tensor] = {}
     try:

@@ -28,7 +28,7 @@ Weights = dict[str, Tensor]
 
 
 def named_weights(model: Transformer) -> Weights:
-    """Maps the name of each weight in transformers to the weight of a model.
+    """Returns the weights of a model, keyed by their names in transformers.
 
     The tensors share memory with the model's parameters. Stacked projection matrices are split into
     separate tensors.

@@ -48,7 +48,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
         normalizers.Prepend(_SPACE_SIGN),
         replace(" ", _SPACE_SIGN),
     ])  # fmt: skip
-    # splits before spaces, because no token crosses a space
+    # splits text before each space, because no token extends beyond a space
     found.pre_tokenizer = pre_tokenizers.Split(_SPACE_SIGN, "merged_with_next")
     found.decoder = decoders.Sequence([
         decoders.Replace(_SPACE_SIGN, " "),

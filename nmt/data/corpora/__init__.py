@@ -91,7 +91,7 @@ def input_files(corpus: Corpus) -> list[Path]:
 
 
 def check_corpus(corpus: Corpus, data: Data) -> None:
-    """Checks a corpus before `nmt prepare` writes any file; downloads a corpus on the Hub.
+    """Checks a corpus before `nmt prepare` writes any files; a corpus on the Hub is downloaded.
 
     Raises:
         InputError: a file, a dataset or a column is missing, a text file is empty, or the two text

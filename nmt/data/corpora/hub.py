@@ -101,7 +101,7 @@ def _load(settings: config.Hub) -> Any:
 
 
 def _version(file: Path) -> tuple[int, int]:
-    """Returns the size and modification time of a file, which reveal most changes of the file."""
+    """Returns the size and modification time of a file, which reveal most changes to the file."""
     status = file.stat()
     return status.st_size, status.st_mtime_ns
 

@@ -29,7 +29,7 @@ class Jsonl(Kind):
 
 
 def _value(row: Any, dotted: str, where: str) -> Any:
-    """Returns the value of a key; dots separate nested keys, unless `row` has the key with dots."""
+    """Returns the value of a key in `row`; if `row` lacks a key with dots, the dots nest keys."""
     value = row
     for key in [dotted] if isinstance(row, dict) and dotted in row else dotted.split("."):
         if not isinstance(value, dict) or key not in value:

@@ -2,7 +2,7 @@
 
 The stage reads the shards of token ids, the tokenizer and the corpora in `data.test`. The stage
 writes the folder `Job.final`, which contains the splits, the tokenizer and the raw text of the test
-set. This folder is complete once it contains a manifest.
+set. `Job.final` is complete once it contains a manifest.
 """
 
 import shutil

@@ -92,7 +92,7 @@ def clean_shard(
     The additional columns of a pair are not changed.
 
     Args:
-        pairs: the unchanged pairs of the corpus.
+        pairs: pairs of the corpus, which have not been normalized yet.
         held_out: the validation and test pairs that training pairs must not leak. If None, `pairs`
             are validation or test pairs, which are dropped only if a side is empty.
         output: path of the Arrow file to write. The counts are written to a file beside the Arrow

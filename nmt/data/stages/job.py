@@ -29,7 +29,7 @@ class CorpusEntry:
         return f"{self.split} {self.number + 1}"
 
     def shard(self, folder: Path, index: int) -> Path:
-        """Returns the path in `folder` of the shard number `index` of the corpus."""
+        """Returns the path in `folder` of the corpus's shard number `index`."""
         return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
 
     def marker(self, folder: Path) -> Path:
@@ -124,7 +124,7 @@ def short_hash(value: Any) -> str:
 
 
 def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
-    """Records that a file is finished, by writing NAME.json beside the file.
+    """Writes NAME.json beside a file to record that the file is finished.
 
     Args:
         path: path of the finished file, which may be missing if its shard is empty.

@@ -11,7 +11,7 @@ from nmt.storage import atomic
 
 
 def learn_table(job: Job, training: Shards, note: Note) -> None:
-    """Learns and writes the shortlist if `data.shortlist` is set, unless it is already finished."""
+    """Learns and writes the shortlist if `data.shortlist` is set, unless the file is finished."""
     if not job.data.shortlist or is_finished(job.shortlist):
         return
     note("Learning a shortlist.")

@@ -20,7 +20,7 @@ from nmt.storage.opening import entries
 _PUBLISHED = (TOKENIZER, SHORTLIST, TRAIN, VALIDATION, TEST_SET)  # in addition to the manifest
 _TEMPORARY = re.escape(atomic.PREFIX) + ".*"
 _SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|" + _TEMPORARY
-_ENTRIES = {  # regular expressions for the names of our files in each folder that is replaced
+_ENTRIES = {  # for each folder that is replaced: a regular expression for the files of nmt prepare
     TRAIN: _SPLIT,
     VALIDATION: _SPLIT,
     TEST_SET: r"source\.txt|target\.txt|" + _TEMPORARY,
@@ -45,7 +45,7 @@ def refuse_what_is_not_ours(job: Job) -> None:
     ]
     if manifest.is_foreign(job.directory):
         others.append(job.directory / manifest.NAME)
-    # in this order: `publish` in another process moves the manifest before it removes the work
+    # The order matters: `publish` in another process moves the manifest before it removes `work`.
     if not (job.work.exists() or PreparedData.is_in(job.directory)):
         others += filter(os.path.lexists, (job.directory / name for name in _PUBLISHED))
     if others:
@@ -78,7 +78,7 @@ def publish(job: Job, described: Collection[str]) -> None:
 
 def remove_work(job: Job) -> None:
     """Removes `Job.work` if a previous `nmt prepare` was killed after it had published the data."""
-    if job.tokens.exists():  # otherwise the work is from an interrupted call with other settings
+    if job.tokens.exists():  # otherwise, `work` is from an interrupted call with other settings
         # If the lock is held, another process is preparing the directory with other settings.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
             atomic.remove(job.work)

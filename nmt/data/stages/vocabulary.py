@@ -20,10 +20,10 @@ from nmt.errors import InputError, Note
 from nmt.storage import atomic
 from nmt.storage.opening import small_file
 
-SAMPLE_SENTENCES = 2_000_000  # maximum; half of the sentences are in each language
+SAMPLE_SENTENCES = 2_000_000  # maximum number; half of the sentences are in each language
 SAMPLE_BYTES = 300_000_000  # approximate maximum; training takes 3.5 times as much memory
-# With this much text or more, the tokenizer is trained in another process, because sentencepiece
-# does not free its memory, and reacts to a signal only after it has finished.
+# If the training text is at least this large, the tokenizer is trained in a separate process,
+# because sentencepiece does not free its memory and reacts to signals only after training.
 _LEARN_APART_BYTES = 20_000_000
 
 
