@@ -1,4 +1,4 @@
-"""Rejects configured directories that cannot be created, or that a command would replace."""
+"""Rejects configured directories that cannot be created or that an nmt command would replace."""
 
 import os
 from pathlib import Path
@@ -9,12 +9,12 @@ from nmt.storage.atomic import PREFIX
 
 
 def misplaced(data: str, run: str, origin: str | None) -> str | None:
-    """Returns a message if a command would replace a configured directory, otherwise None.
+    """Returns a message if an nmt command would replace a configured directory, otherwise None.
 
     Args:
-        data: the value of `data.directory`.
-        run: the value of `training.run_directory`.
-        origin: the value of `training.initialize_from`.
+        data: the value of the setting `data.directory`.
+        run: the value of the setting `training.run_directory`.
+        origin: the value of the setting `training.initialize_from`.
     """
     if os.path.realpath(data) == os.path.realpath(run):
         return f"data.directory and training.run_directory must differ, but are both {data}"
@@ -36,7 +36,7 @@ def refuse_file(key: tuple[str, ...], directory: Path) -> None:
     """Raises SettingError if `directory` or one of its parents is a file.
 
     Args:
-        key: the setting whose value is `directory`.
+        key: key of the setting whose value is `directory`, for the error message.
     """
     for path in (directory, *directory.parents):
         if path.exists() and not path.is_dir():
@@ -44,9 +44,9 @@ def refuse_file(key: tuple[str, ...], directory: Path) -> None:
 
 
 def _first_name(directory: str, path: str) -> str:
-    """Returns the name of the entry of `directory` that is or contains `path`, or "" if none does.
+    """Returns the name of the entry in `directory` that is or contains `path`, or "" if none does.
 
-    Symbolic links in both paths are resolved first.
+    Symbolic links in `directory` and `path` are resolved first.
     """
     below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
     first = "".join(Path(below).parts[:1])

@@ -1,10 +1,10 @@
-"""Loads a configuration from a file, its `base:`, overrides, and the model to fine-tune.
+"""Loads a configuration from a file, its base file, overrides and the model to fine-tune.
 
-The key `base:` of a file is the path of a second file, relative to the folder of the first file.
-The settings in the first file are added to those in the second file; if both files set a key, the
-first file takes precedence. Overrides of the form `section.key=value` are applied last. For
-fine-tuning, keys of `model` and `tokenizer` that are not set take their values from the model to
-fine-tune. All problems are reported at once.
+The key `base` in a configuration file names another file, the base file. The path of the base file
+is relative to the folder of the configuration file. A configuration file inherits all settings of
+its base file and may override them. Overrides of the form `section.key=value` are applied last. For
+fine-tuning, unset keys in the sections `model` and `tokenizer` get their values from the model to
+fine-tune. A single error reports all problems of a configuration.
 """
 
 import os
@@ -23,20 +23,20 @@ from nmt.storage import names
 
 
 def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "overrides") -> Config:
-    """Loads the configuration in a file, with its `base:` and the overrides applied.
+    """Loads the configuration in a file, merged with its base file and the overrides.
 
-    If `training.initialize_from` names a model, keys of `model` and `tokenizer` that are not set
-    take their values from that model. Settings that determine the shapes or the meaning of weights,
+    If `training.initialize_from` names a model, unset keys in the sections `model` and `tokenizer`
+    get their values from that model. Settings that determine the shapes or the meaning of weights,
     such as `model.d_model`, must have the same values as in the model to fine-tune.
 
     Args:
-        path: path of a YAML file.
+        path: path of the YAML file with the configuration.
         overrides: strings of the form `dotted.key=value`, with the value in YAML.
-        origin: the source of the overrides, for messages.
+        origin: text that identifies the source of the overrides in error messages.
 
     Raises:
-        InputError: the configuration has problems. The message has one line per problem, with the
-            file, line and key.
+        InputError: the configuration is not valid. The message has one line per problem, which
+            names the file, the line and the key.
     """
     if isinstance(overrides, str):
         raise ArgumentError("{overrides} must be a list of strings, not the string {}.", overrides)
@@ -48,7 +48,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
         except InputError as error:
             problems += error.problems
     if isinstance(data := content.get("data"), dict) and data.get("train") == []:
-        place = origins.get(("data", "train"), str(path))  # only imported models have no corpora
+        place = origins.get(("data", "train"), str(path))  # valid only in imported models
         problems.append(f"{place}: data.train is empty. Specify a corpus.")
     try:
         initial = _initial_config(content, origins)
@@ -65,11 +65,10 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
 
 
 def place_of(key: KeyPath, path: Path, overrides: Sequence[str] = (), origin: str = "") -> str:
-    """Returns the file and line in which a setting was set, or `origin` if an override set it.
+    """Returns the file and line that set a key, or `origin` if an override sets the key.
 
     Args:
-        path, overrides, origin: the same arguments as in an earlier call of `load`, which must have
-            succeeded.
+        path, overrides, origin: the arguments of an earlier, successful call of `load`.
     """
     content, origins = _read_with_base(path, seen=())
     for override in overrides:
@@ -78,12 +77,12 @@ def place_of(key: KeyPath, path: Path, overrides: Sequence[str] = (), origin: st
 
 
 def read_merged(path: Path) -> dict[str, Any]:
-    """Returns the merged settings of a file and its `base:`, without validating them."""
+    """Merges the settings of a configuration file and its base file, without validating them."""
     return _read_with_base(path, seen=())[0]
 
 
 def load_resolved(path: Path) -> Config:
-    """Loads a configuration that `to_yaml` wrote; the key `base:` is rejected."""
+    """Loads a configuration that `to_yaml` wrote, and rejects the key `base`."""
     content, lines = read(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} is damaged: it has no settings. Restore it from a copy.")
@@ -93,15 +92,18 @@ def load_resolved(path: Path) -> Config:
 def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> Config | None:
     """Returns the configuration of the model that `training.initialize_from` names.
 
-    If that model no longer exists, returns the configuration in the run directory, because a run
-    that was fine-tuned from the model has the same settings in `model` and `tokenizer`.
+    If the model to fine-tune no longer exists, returns the configuration in
+    `training.run_directory`. The run in this directory was fine-tuned from the model and therefore
+    has the same `model` and `tokenizer` settings.
 
     Returns:
-        The configuration, or None in two cases: no model is named, or no configuration is found
-        but `model` and `tokenizer` are both set.
+        The configuration, or None if `training.initialize_from` does not name a model. The result
+        is also None if no configuration is found and `content` contains both sections, `model` and
+        `tokenizer`.
 
     Raises:
-        InputError: no configuration is found, and `model` or `tokenizer` is not set.
+        InputError: no configuration is found, and `content` lacks the section `model` or
+            `tokenizer`.
     """
     training = content.get("training")
     origin = training.get("initialize_from") if isinstance(training, dict) else None
@@ -121,7 +123,7 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
 
 
 def _inherit(content: dict[str, Any], initial: Config) -> None:
-    """Sets missing keys of `model` and `tokenizer` to the values of the model to fine-tune."""
+    """Copies missing `model` and `tokenizer` settings from the model to fine-tune."""
     given = initial.model_dump()
     for section in ("model", "tokenizer"):
         own = content.setdefault(section, {})
@@ -149,9 +151,9 @@ def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
     """Validates a parsed configuration.
 
     Args:
-        content: the parsed YAML, with `base:` merged and overrides applied.
-        origins: maps each key to its file and line, for messages.
-        name: name of the configuration, for messages about keys that are not in `origins`.
+        content: the parsed YAML, merged with the base file and the overrides.
+        origins: maps each key to the file and line that set it, for error messages.
+        name: name of the configuration in error messages about keys that are not in `origins`.
 
     Raises:
         InputError: the configuration is not valid. The message has one line per problem.
@@ -196,7 +198,7 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
 
 
 def _refuse_text(path: Path) -> None:
-    """Raises InputError if a file that is not a valid configuration has another file's name."""
+    """Raises InputError if the name of an invalid configuration does not end in .yaml or .yml."""
     if path.is_file() and path.suffix not in (".yaml", ".yml"):
         raise InputError(
             f"{path} is not a configuration. Specify a YAML file that names your text files, such "
@@ -207,7 +209,7 @@ def _refuse_text(path: Path) -> None:
 def _merge(
     above: dict[str, Any], at: KeyPath, merged: dict[str, Any], origins: dict[KeyPath, str]
 ) -> None:
-    """Merges the settings `above` into `merged`; both contain the settings below the key `at`."""
+    """Merges `above` into `merged`; both mappings contain the settings below the key `at`."""
     for key, value in above.items():
         if isinstance(value, dict) and isinstance(merged.get(key), dict):
             _merge(value, (*at, key), merged[key], origins)
@@ -216,7 +218,7 @@ def _merge(
 
 
 def _replace(node: dict[str, Any], path: KeyPath, value: Any, origins: dict[KeyPath, str]) -> None:
-    """Sets the last key of `path` in `node`; removes the former value from `origins`."""
+    """Sets the last key of `path` in `node`, and removes its old value from `origins`."""
     node[str(path[-1])] = value
     for key in [key for key in origins if key[: len(path)] == path]:
         del origins[key]

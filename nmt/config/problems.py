@@ -1,4 +1,4 @@
-"""Describes the problems of a configuration in one line per problem, with file, line and key."""
+"""Describes each problem of a configuration in one line that names the file, line and key."""
 
 import difflib
 import json
@@ -17,9 +17,9 @@ def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str)
     """Returns a message for each problem that pydantic found, but only one message per corpus.
 
     Args:
-        origins: the file and line in which each key is set.
-        name: name of the configuration, for messages about keys that are neither in a file nor in
-            an override.
+        origins: maps each key to the file and line that set it.
+        name: name of the configuration in messages about keys that neither a file nor an override
+            sets.
     """
     chosen: dict[KeyPath | int, ErrorDetails] = {}
     for number, problem in enumerate(error.errors()):
@@ -71,14 +71,14 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
 
 
 def _sections_with(key: str) -> list[str]:
-    """Returns [`section.key`] if exactly one section has the key, otherwise []."""
+    """Returns a list with the dotted key if exactly one section has `key`, otherwise []."""
     below = ((name, Config.below(name)) for name in Config.model_fields)
     found = [f"{name}.{key}" for name, section in below if section and key in section.model_fields]
     return found if len(found) == 1 else []
 
 
 def _nearest(path: KeyPath, known: list[str]) -> list[str]:
-    """Returns a list with the known key that is most similar to the last key of `path`, or []."""
+    """Returns a list with the known key most similar to the last key of `path`, or []."""
     last = str(path[-1])
     if near := difflib.get_close_matches(last, known, n=1, cutoff=0.5):
         has_section = len(path) > 1 and all(isinstance(part, str) for part in path)
@@ -92,10 +92,10 @@ def _nearest(path: KeyPath, known: list[str]) -> list[str]:
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
-    """Converts pydantic's location of a problem to the key in the configuration and its section.
+    """Converts the location in a pydantic error to a configuration key and the key's section.
 
-    In addition to keys, a location contains two other parts: the kind of a corpus, before the keys
-    of the corpus, and the member of a union whose validation failed.
+    In a pydantic error location, the kind of a corpus precedes the keys of the corpus. If a setting
+    accepts several types, the location ends with the type whose validation failed.
     """
     path: KeyPath = ()
     section: type[Section] | None = None
@@ -112,7 +112,7 @@ def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
 
 
 def allowed(section: type[Section], key: str) -> str:
-    """Returns the permitted values of a setting, such as "a whole number from 1 to 10 or auto"."""
+    """Describes the valid values of a setting, such as "a whole number from 1 to 10 or auto"."""
     return _allowed(section.model_json_schema()["properties"][key])
 
 

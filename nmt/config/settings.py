@@ -1,10 +1,11 @@
-"""Defines every setting: its meaning, unit, range and default.
+"""Defines every setting with its meaning, unit, range and default value.
 
-The settings are in the order of a configuration file. `BASE` contains the settings of the paper's
-base model (Vaswani et al., 2017), which `nmt config` prints. Relative paths are resolved against
-the current directory, so that the same configuration works in several checkouts. In all paths, a
-leading `~` is replaced with the home directory. All other paths are stored as written, so that a
-run can be resumed after the directory tree with all its files has been moved.
+The settings are listed in the order in which they appear in a configuration file. `BASE` contains
+the settings of the base model of Vaswani et al. (2017), which `nmt config` prints. Relative paths
+are resolved against the current directory, so that the same configuration works in several
+checkouts. In all paths, a leading `~` is replaced with the home directory. Apart from the
+replacement of `~`, paths are stored as written, so that a run can be resumed after all its files
+have been moved together.
 """
 
 import os
@@ -59,7 +60,7 @@ _RESERVED = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 
 
 def _symbols_fault(symbols: Sequence[str]) -> str | None:
-    """Returns a message about the first invalid symbol or too many symbols, or None."""
+    """Returns a message about the first problem with `symbols`, or None if there is no problem."""
     if len(symbols) > _MAX_SYMBOLS:
         return f"{len(symbols):,} symbols exceed the maximum of {_MAX_SYMBOLS:,}"
     for number, symbol in enumerate(symbols):
@@ -76,12 +77,12 @@ def _symbols_fault(symbols: Sequence[str]) -> str | None:
 
 
 def _paper(key: str, meaning: str) -> Any:
-    """Returns a field whose default is the value in the paper's base model."""
+    """Returns a pydantic field whose default is the value in the paper's base model."""
     return Field(default=BASE[key], description=meaning)
 
 
 class Section(BaseModel):
-    """The settings below one key; immutable, with strict types and without unknown keys."""
+    """An immutable group of settings that rejects unknown keys and values of other types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -121,7 +122,7 @@ class Corpus(Section):
 
     @classmethod
     def kind(cls) -> str:
-        """Returns the key that identifies this kind of corpus: its first field."""
+        """Returns the key that identifies this kind of corpus (the name of the first field)."""
         return next(iter(cls.model_fields))
 
     @property
@@ -146,7 +147,7 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
-        """The corpus itself: the settings of a Hub dataset are not nested below the key `hub`."""
+        """The corpus itself, because Hub dataset settings are not nested below the key `hub`."""
         return self
 
 
@@ -154,7 +155,7 @@ class TextFiles(Section):
     """Two text files that are aligned line by line."""
 
     source: PathName = Field(description="source file, one sentence per line, plain or compressed")
-    target: PathName = Field(description="target file; line i is the translation of line i")
+    target: PathName = Field(description="target file, aligned with the source file line by line")
 
 
 class TsvFile(Section):
@@ -171,7 +172,7 @@ class TsvFile(Section):
 
 
 class ColumnsFile(Section):
-    """A Parquet file, or a JSON Lines file with one key per column."""
+    """A Parquet file with columns, or a JSON Lines file whose keys are used as columns."""
 
     path: PathName = Field(description="path of the file")
     source_column: Word = Field(description=_SOURCE_NAME)
@@ -187,9 +188,10 @@ class DemoPairs(Section):
 
 
 def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
-    """Returns the class of a kind of corpus, with the field `key` and the fields of every kind.
+    """Creates the class of a kind of corpus, with the field `key` and the fields of all kinds.
 
-    For pickling, the class must be assigned to a variable with its own name (Tsv for tsv).
+    The class can be pickled only if it is assigned to a variable with the same name as the class,
+    such as `Tsv` for the key `tsv`.
     """
     fields: Any = {
         key: (settings, Field(description=about)),
@@ -201,16 +203,24 @@ def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
 
 
 Text = _kind("text", TextFiles, "Two text files, plain or compressed with gzip, bzip2 or xz.")
-Tsv = _kind("tsv", TsvFile, "A file with tab-separated columns, plain or compressed like text.")
+Tsv = _kind(
+    "tsv",
+    TsvFile,
+    "A file with tab-separated columns, plain or compressed with gzip, bzip2 or xz.",
+)
 Parquet = _kind("parquet", ColumnsFile, "A Parquet file with named columns.")
-Jsonl = _kind("jsonl", ColumnsFile, "One JSON object per line, plain or compressed like text.")
+Jsonl = _kind(
+    "jsonl",
+    ColumnsFile,
+    "A file with one JSON object per line, plain or compressed with gzip, bzip2 or xz.",
+)
 Demo = _kind("demo", DemoPairs, "Sentence pairs from the built-in English-German grammar.")
 
 CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
 
 
 def _kind_of(corpus: Any) -> str | None:
-    """Returns an entry's kind of corpus, or None if the entry does not name exactly one kind."""
+    """Returns the kind of a corpus entry, or None unless the entry has exactly one kind's key."""
     keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
     kinds = [kind for kind in CORPUS_KINDS if kind in keys]
     return kinds[0] if len(kinds) == 1 else None
@@ -225,7 +235,7 @@ else:
 
 
 class Data(Section):
-    """The settings for the languages, the corpora and the cleaning."""
+    """The settings for the languages, the corpora and the preparation of the data."""
 
     directory: PathName = Field(description="directory of the prepared data")
     source_language: Word = Field(description="code of the language to translate from, such as en")
@@ -243,13 +253,13 @@ class Data(Section):
     test: Corpora = Field(default=(), description="corpora of the default test set of nmt evaluate")
     shortlist: bool = Field(
         default=False,
-        description="also learn a lexical shortlist: the target tokens that each source token may "
-        "be translated into. A shortlist can make translation on a CPU faster",
+        description="whether to learn a lexical shortlist: the target tokens that each source "
+        "token may be translated into. A shortlist can make translation on a CPU faster",
     )
 
 
 class Tokenizer(Section):
-    """The BPE vocabulary, shared by both languages (§5.1)."""
+    """The BPE vocabulary, which both languages share (Vaswani et al., 2017, §5.1)."""
 
     vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = _paper(
         "tokenizer.vocabulary_size",
@@ -281,8 +291,8 @@ class Tokenizer(Section):
 class Model(Section):
     """The architecture of the Transformer.
 
-    If Table 3 (Vaswani et al., 2017) has a symbol for a setting, the setting has the symbol's name
-    or a description that contains the symbol.
+    If Table 3 of Vaswani et al. (2017) has a symbol for a setting, the name or the description of
+    the setting contains the symbol.
     """
 
     encoder_layers: Layers = _paper("model.encoder_layers", "number of encoder layers, N")
@@ -374,7 +384,7 @@ MAY_CHANGE = frozenset(
 
 
 class Training(Section):
-    """The settings for training (§5) and for keeping checkpoints."""
+    """The settings for training (Vaswani et al., 2017, §5) and for keeping checkpoints."""
 
     run_directory: PathName = Field(
         description="directory for the checkpoints, the log and the model"
@@ -425,7 +435,7 @@ class Training(Section):
     )
     precision: Literal["fp32", "bf16"] = _paper(
         "training.precision",
-        "number type of matrix multiplications and, on a CPU, of residual sums; the weights are "
+        "data type of matrix multiplications and, on a CPU, of residual sums; the weights are "
         "always fp32",
     )
     seed: Seed = Field(
@@ -433,12 +443,12 @@ class Training(Section):
     )
     deterministic: bool = Field(
         default=False,
-        description="use only deterministic operations, which may be slower",
+        description="whether to use only deterministic operations, which may be slower",
     )
     compile: bool | Literal["auto"] = Field(
         default="auto",
-        description="compile the layers with torch.compile, and pack micro-batches into tensors of "
-        "one shape; auto: only on a GPU",
+        description="whether to compile the layers with torch.compile and pack micro-batches into "
+        "tensors of one shape; auto: only on a GPU",
     )
     checkpoint_every: Positive = _paper(
         "training.checkpoint_every", "number of steps between checkpoints"
@@ -483,7 +493,7 @@ class Training(Section):
         description="directory of the model, checkpoint or run to fine-tune",
     )
     process_group_timeout_s: Positive = Field(
-        default=600, description="seconds after which the job ends if a rank hangs"
+        default=600, description="number of seconds after which the job exits if a rank hangs"
     )
 
     @model_validator(mode="after")
@@ -512,14 +522,14 @@ class Training(Section):
 
 
 class Decoding(Section):
-    """The settings for beam search (§6.1)."""
+    """The settings for beam search (Vaswani et al., 2017, §6.1)."""
 
     beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = _paper(
         "decoding.beam", "beam size (§6.1); 1 is greedy search"
     )
     length_penalty: Annotated[float, Field(ge=0, le=100)] = _paper(
         "decoding.length_penalty",
-        "alpha: the log-probability of n tokens is divided by ((5 + n) / 6)^alpha (§6.1)",
+        "exponent alpha; the log-probability of n tokens is divided by ((5 + n) / 6)^alpha (§6.1)",
     )
     max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = _paper(
         "decoding.max_extra_length",
@@ -547,7 +557,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _prefixes_are_symbols(self) -> Self:
-        """Rejects a misspelled prefix, which the model would learn as text."""
+        """Rejects unknown symbols in a `source_prefix`, which the model would learn as text."""
         known = self.tokenizer.symbols
         for split in ("train", "validation", "test"):
             for number, corpus in enumerate(getattr(self.data, split)):
@@ -574,5 +584,5 @@ class Config(Section):
         return self
 
     def to_yaml(self) -> str:
-        """Returns the resolved configuration as YAML, with all settings that are not null."""
+        """Returns the resolved configuration as YAML, without settings whose value is null."""
         return dump(self.model_dump(mode="json", exclude_none=True))

@@ -24,7 +24,7 @@ _FLOAT = rf"{_NUMBER}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader with the scalar types of the YAML 1.2 core schema; rejects anchors and tags."""
+    """A SafeLoader that uses the YAML 1.2 core schema and rejects anchors and tags."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()
@@ -54,7 +54,7 @@ def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
 
 
 def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
-    """Reads 1e5 as an integer, which all numeric settings accept, and 100000.0 as a float."""
+    """Converts 1e5 to an integer, which all numeric settings accept, but 100000.0 to a float."""
     value = float(loader.construct_yaml_float(node))
     is_count = "e" in str(node.value).lower() and value.is_integer() and abs(value) < 2**53
     return int(value) if is_count else value
@@ -83,14 +83,15 @@ _REMEDIES = (  # for parts of PyYAML's messages
 
 
 def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
-    """Returns the value of a YAML text and the line of each key.
+    """Returns the parsed value of a YAML text and the line number of each key.
 
     Args:
         text: a single YAML document.
-        name: name of the text in messages, such as a file name.
+        name: name of the text in error messages, such as a file name.
 
     Returns:
-        The value (None for an empty text), and a map from key path to line number (from 1).
+        The parsed value, which is None for an empty text, and a mapping from each key path to its
+        line number, counted from 1.
 
     Raises:
         InputError: the text is not valid YAML, is nested too deeply, has duplicate keys, or
@@ -111,7 +112,7 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         remedy = next((text for part, text in _REMEDIES if part in str(error.problem)), "")
-        # A missing colon is noticed on the next line; the context is the key that lacks it.
+        # PyYAML reports a missing colon on the next line; the context is the key without a colon.
         mark = error.context_mark if remedy == _COLON else error.problem_mark
         line = f":{(mark or error.problem_mark).line + 1}" if error.problem_mark else ""
         raise InputError(f"{name}{line}: Invalid YAML ({error.problem}).{remedy}") from None
@@ -127,19 +128,19 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A SafeDumper that quotes strings that `parse` would otherwise read as another type."""
+    """A SafeDumper that quotes strings if `parse` would otherwise read them as another type."""
 
 
 _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 def dump(content: Any) -> str:
-    """Returns YAML that `parse` converts back to an equal value; keeps the order of keys."""
+    """Converts a value to YAML in the order of its keys, so that `parse` returns an equal value."""
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def inline(value: Any) -> str:
-    """Returns a value as YAML on one line, for messages, such as `null` or `{hub: x}`."""
+    """Returns a value as one line of YAML, such as `null` or `{hub: x}`, for use in a message."""
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf")
     )
@@ -147,7 +148,7 @@ def inline(value: Any) -> str:
 
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
-    """Parses a file as `parse` does; raises InputError if it is missing, too large or not UTF-8."""
+    """Parses a YAML file; raises InputError if the file is missing, too large or not UTF-8."""
     try:
         data = small_file(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL or surrogate in path
@@ -165,7 +166,7 @@ def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
 def _collect_lines(
     node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str, problems: list[str]
 ) -> None:
-    """Adds the line of each key to `lines`, and a message for each duplicate key to `problems`."""
+    """Adds each key's line number to `lines`, and a message per duplicate key to `problems`."""
     lines[at] = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):

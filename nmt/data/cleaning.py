@@ -1,8 +1,8 @@
-"""Normalizes text, and defines the rules by which training pairs are dropped.
+"""Normalizes text, and defines the cleaning rules for dropping training pairs.
 
-`normalize` is applied to all text that a model reads or writes. The rules apply only to training
-pairs. `stages/clean.py` counts the pairs that each rule drops, so that nothing is dropped
-silently. No pair is dropped merely because it is unusual.
+`normalize` is applied to all text that a model reads or writes. The cleaning rules apply only to
+training pairs, and they do not drop pairs merely because they are unusual. `nmt prepare` reports
+the number of pairs that each rule has dropped.
 """
 
 import hashlib
@@ -54,8 +54,8 @@ def normalize(text: str) -> str:
 
     The result is in Unicode NFC. Each run of white space becomes one space, and leading and
     trailing white space is removed. Soft hyphens, zero-width spaces, word joiners, byte order marks
-    and control characters are removed. Lone surrogates become U+FFFD. Letter case is kept, and so
-    are zero-width joiners and non-joiners. The function is idempotent.
+    and control characters are removed. Lone surrogates become U+FFFD. Letter case, zero-width
+    joiners and zero-width non-joiners are preserved. The function is idempotent.
 
     >>> normalize(" Mu\u0308ller\tund\r\nSo\x00hn,\u00a0Do\u00adnau\u200b\n")
     'Müller und Sohn, Donau'
@@ -80,18 +80,18 @@ def needs_repair(text: str) -> bool:
 
 
 def has_odd_spacing(text: str) -> bool:
-    """Returns whether `normalize` changes the spacing of a text, apart from tabs and line ends."""
+    """Returns whether `normalize` changes any spacing in a text except tabs and line endings."""
     return _ODD_SPACING.search(text) is not None
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The validation and test pairs, with which training pairs are compared to find leaks.
+    """The validation and test pairs, with which training pairs are compared to detect leaks.
 
-    Only words are compared; case and punctuation are ignored. A training pair leaks a held-out pair
-    if both sides are equal, or if the sources are equal and have at least four words. Equal targets
-    alone are not a leak, because a target such as "Thank you very much." is the translation of many
-    sources.
+    The comparison uses only the words of a sentence and ignores case and punctuation. A training
+    pair leaks a held-out pair if their sources and their targets are equal, or if their sources are
+    equal and have at least four words. Equal targets alone do not count as a leak, because a target
+    such as "Thank you very much." is the translation of many sources.
     """
 
     sources: frozenset[str]
@@ -115,10 +115,10 @@ def _words(text: str) -> str:
 
 
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:
-    """Returns the first rule that a normalized training pair breaks, or None if it breaks no rule.
+    """Returns the first rule that a normalized training pair breaks, or None if there is none.
 
-    Duplicates are found later by `first_occurrences`, and pairs with too many tokens by
-    `encode_shard`.
+    This function does not check two of the cleaning rules. Duplicates are found later by
+    `first_occurrences`, and pairs with too many tokens are dropped by `encode_shard`.
     """
     if is_empty(source, target):
         return EMPTY
@@ -144,18 +144,18 @@ def pair_hash(source: str, target: str) -> int:
 
     Among 10 million different pairs, the probability of a collision is below 10^-5.
     """
-    text = f"{source}\n{target}".encode()  # normalized text has no line endings
+    text = f"{source}\n{target}".encode()  # a normalized text contains no line endings
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def first_occurrences(hashes: np.ndarray) -> np.ndarray:
-    """Returns a mask of the entries that are the first occurrence of their value.
+    """Returns a mask that marks the first occurrence of each value.
 
-    The entries are processed in 16 parts, so that only about 6 bytes of memory per entry are needed
-    in addition to the argument and the result.
+    The entries are processed in 16 parts, which limits the memory for intermediate results to about
+    6 bytes per entry.
 
     Args:
-        hashes: (n,) uint64, as computed by `pair_hash`.
+        hashes: (n,) uint64, one result of `pair_hash` per pair.
 
     Returns:
         (n,) bool.

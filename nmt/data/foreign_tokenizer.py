@@ -1,4 +1,4 @@
-"""Adapts SentencePiece models from other sources, so that special tokens have nmt's ids."""
+"""Adapts SentencePiece models from other sources to the token ids that nmt expects."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,17 +13,18 @@ _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # in the order of their ids
 def adapted(model: bytes) -> bytes:
     """Returns a SentencePiece model whose special and byte pieces have the ids that nmt expects.
 
-    All other pieces come after the special and byte pieces, in their original order. Normalization,
-    pieces and scores are kept, so the returned model splits every text into the same pieces as
-    `model`. Pieces for PAD, BOS and EOS are added if the model lacks them. Text that the model
-    encodes as unknown pieces is still encoded as unknown pieces.
+    All other pieces follow the special and byte pieces in their original order. The normalization,
+    the pieces and the scores do not change, so the returned model splits every text into the same
+    pieces as `model`. Pieces for PAD, BOS and EOS are added if `model` lacks them. The returned
+    model encodes text as unknown pieces wherever `model` does.
 
     Args:
-        model: content of the file of a BPE or unigram model.
+        model: content of a BPE or unigram model file.
 
     Raises:
         ValueError: the model is damaged, it is neither a BPE nor a unigram model, or its special or
-            byte pieces cannot be used. The message is a clause that states the reason.
+            byte pieces cannot be used. The error message is a clause that begins with "it" or "its"
+            and states the reason.
     """
     if _is_ours(model):
         return model
@@ -48,18 +49,18 @@ def adapted(model: bytes) -> bytes:
 def joint(source: bytes, target: bytes, pieces: Sequence[str]) -> bytes:
     """Returns the content of a tokenizer file that joins the SentencePiece models of two languages.
 
-    Each model keeps its normalization and its scores, but both get the same pieces and ids: the
-    special tokens of nmt, then `pieces`. Added pieces are never produced, except for single
-    characters that the model could not encode before. Pieces of a model that are not in `pieces`
-    are removed, so their text is split into smaller pieces.
+    Each SentencePiece model keeps its normalization and its scores, but both models get the same
+    pieces and ids: nmt's special tokens, then `pieces`. A model never produces the pieces that were
+    added to it, except for single characters that the model could not encode before. Pieces of a
+    model that are not in `pieces` are removed, and their text is split into smaller pieces.
 
     Args:
-        source, target: contents of the files of BPE or unigram models.
-        pieces: the joint vocabulary without special tokens, in the order of the ids.
+        source, target: content of the BPE or unigram model file for each side.
+        pieces: the joint vocabulary without special tokens, in the order of the token ids.
 
     Raises:
         ValueError: a model is damaged, is neither a BPE nor a unigram model, or has byte pieces.
-            The message is a clause that states the reason.
+            The error message is a clause that begins with "it" or "its" and states the reason.
     """
     return with_target_model(_with_vocabulary(source, pieces), _with_vocabulary(target, pieces))
 
@@ -103,7 +104,7 @@ def _parsed(model: bytes) -> Any:
 
 
 def _with_pieces(proto: Any, pieces: Sequence[Any]) -> bytes:
-    """Returns the file of a model with other pieces, which begin with nmt's special tokens."""
+    """Replaces a model's pieces with `pieces` and returns the content of the model file."""
     spec, pieces = proto.trainer_spec, list(pieces)
     del proto.pieces[:]
     proto.pieces.extend(pieces)

@@ -1,6 +1,6 @@
 """Stores the text of `data.test` in the prepared data and in every run trained on that data.
 
-Evaluation and reports read this stored text, never the files that a model's configuration names,
+Evaluation and reports read the stored text instead of the files that a model's configuration names,
 because a model may come from an untrusted source.
 """
 
@@ -17,15 +17,15 @@ from nmt.storage.names import TEST_SET
 from nmt.storage.opening import read_lines
 
 SOURCE, TARGET = "source.txt", "target.txt"
-_ORIGINS = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}  # paths in prepared data
+_ORIGINS = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}  # paths in the prepared data
 _KIND = "test set"
 
 
 def write(folder: Path, data: Data) -> None:
     """Writes the raw text of `data.test`, one sentence per line, if `data.test` is not empty.
 
-    If a corpus has a `source_prefix`, each of its sources begins with that prefix. Line endings
-    inside a sentence become spaces.
+    If a corpus has a `source_prefix`, each source in the corpus is written with this prefix. Line
+    endings inside a sentence become spaces.
 
     Raises:
         InputError: a corpus cannot be read.
@@ -48,9 +48,9 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
     """Copies the test set of prepared data into a run, if the prepared data has a test set.
 
     Args:
-        prepared: the prepared data.
-        place: folder in the run into which the test set is copied.
-        data: section `data` of the run's configuration.
+        prepared: the prepared data on which the run is trained.
+        place: folder in the run directory into which the test set is copied.
+        data: the section `data` of the run's configuration.
 
     Raises:
         InputError: the test set of the prepared data is damaged, or `place` contains files that nmt
@@ -85,13 +85,14 @@ def read(
 ) -> tuple[list[str], list[str]] | None:
     """Returns the sources and references of a stored test set.
 
-    Returns None if `folder` does not exist or contains a test set that differs from `data.test`.
+    Returns None if `folder` does not exist, or if the test set in it was not made from the corpora
+    in `data.test`.
 
     Args:
         prepared: the manifest of the data that the run was trained on, or None if it is unknown.
 
     Raises:
-        NoModelError: the test set is damaged, or belongs to another run.
+        NoModelError: the stored test set is damaged or belongs to another run.
     """
     if not folder.is_dir():
         return None
@@ -111,7 +112,7 @@ def read(
 
 
 def _recorded(prepared: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns the size and hash of each test set file in a manifest, or None if one is missing."""
+    """Returns the size and hash of each listed test set file, or None if a file is not listed."""
     listed = prepared["files"]
     files = {name: listed.get(origin) for name, origin in _ORIGINS.items()}
     return files if all(files.values()) else None

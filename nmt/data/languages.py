@@ -1,10 +1,10 @@
 """Checks whether language codes are valid and whether texts are in the expected languages.
 
-Some languages are recognized by their most frequent words. In any language, texts can be compared
-by the frequencies of character trigrams, which depend more on the language than on the topic. This
-comparison was tested with the messages of one program in 30 languages, including Portuguese and
-Spanish. Every sample of at least 20 lines was at least 1.35 times as similar to text in its own
-language as to text in any other language.
+Some languages are recognized by their most frequent words. Texts in any language can be compared by
+the frequencies of their character trigrams, which depend more on the language than on the topic.
+The trigram comparison was tested on one program's messages in 30 languages, including languages as
+similar as Portuguese and Spanish. Every sample of at least 20 lines was at least 1.35 times as
+similar to text in its own language as to text in any other language.
 """
 
 import locale
@@ -57,7 +57,7 @@ _CODES = """
 
 
 def code_problem(tag: str) -> str | None:
-    """Returns the problem with a language code and its remedy, or None if the code is valid.
+    """Returns a message with a remedy if a language code is not valid, otherwise None.
 
     A valid code may include a region or a script, as in zh_CN and zh-Hant.
     """
@@ -73,14 +73,14 @@ def code_problem(tag: str) -> str | None:
 def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
     """Returns a warning for each corpus that does not seem to be in the expected languages.
 
-    The corpora are first checked for the frequent words in `_WORDS`. Each corpus without a warning
-    is then compared by trigrams with the first corpus without a warning. The trigrams also reveal
-    problems in languages that are not in `_WORDS`.
+    The corpora are first checked for the frequent words in `_WORDS`. Each corpus that passes the
+    word check is then compared by trigrams with the first corpus that passes it. The trigrams also
+    reveal problems in languages that are not in `_WORDS`.
 
     Args:
-        corpora: name, source lines and target lines of each corpus.
-        source: code of the source language.
-        target: code of the target language.
+        corpora: the name, the source lines and the target lines of each corpus.
+        source: code of the expected source language.
+        target: code of the expected target language.
     """
     judged = [corpus for corpus in corpora if min(map(len, corpus[1:])) >= _ENOUGH_LINES]
     problems = [_mistaken(corpus, (source, target)) for corpus in judged]
@@ -89,7 +89,7 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
 
 
 def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
-    """Returns a warning if the frequent words of a corpus are in the wrong language."""
+    """Returns a warning if a corpus's frequent words suggest another language, otherwise None."""
     name, *sides = corpus
     recognized = [_known_language(lines) for lines in sides]
     wanted = [re.split("[-_]", code.lower())[0] for code in codes]
@@ -118,7 +118,7 @@ def _swapped(name: str, source: str, target: str) -> str:
 
 
 def _known_language(lines: Iterable[str]) -> str | None:
-    """Returns the language whose frequent words dominate a text, or None."""
+    """Returns the language whose frequent words dominate a text, or None if no language does."""
     words = Counter(word for line in lines for word in _WORD.findall(line.casefold()))
     shares = sorted(
         (sum(words[word] for word in known) / max(1, words.total()), code)
@@ -129,7 +129,7 @@ def _known_language(lines: Iterable[str]) -> str | None:
 
 
 def wrong_languages(*texts: tuple[str, Sequence[str], str]) -> str | None:
-    """Returns a warning if files do not seem to be in the expected languages, or None.
+    """Returns a warning if files do not seem to be in the expected languages, otherwise None.
 
     Args:
         texts: the name, the lines and the expected language code of each file. Only the languages
@@ -152,10 +152,10 @@ def wrong_languages(*texts: tuple[str, Sequence[str], str]) -> str | None:
 
 
 def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
-    """Returns a warning for each corpus whose sides seem swapped or in the wrong language.
+    """Returns a warning for each corpus whose sides seem to be swapped or in the wrong language.
 
-    Each side of a corpus should be more similar to the same side of the first corpus than to the
-    opposite side of the first corpus.
+    A side of a corpus is assumed to be in the wrong language if it is clearly more similar to the
+    opposite side of the first corpus than to the same side of the first corpus.
     """
     profiles = [(name, [profile(side) for side in sides]) for name, *sides in corpora]
     found = []
@@ -189,7 +189,7 @@ def is_translated(
 def profile(lines: Iterable[str]) -> dict[str, float]:
     """Returns the relative frequency of each character trigram in a text.
 
-    Trigrams are counted per word, with a space before and after each word.
+    Each word is split into trigrams separately, after a space has been added at both of its ends.
     """
     counts: Counter[str] = Counter()
     for line in lines:

@@ -1,8 +1,8 @@
-"""Packs the pairs of a micro-batch into tensors; the arrangement of the pairs is called the layout.
+"""Arranges the pairs of a micro-batch in tensors; the arrangement is called the layout.
 
 There are two layouts, and the model and the loss accept both. `pack` puts several pairs into each
-row; the source and the target of a pair are in rows with the same index. `one_per_row` puts a
-single pair into each row, which suits pairs of similar length.
+row; the source and the target of a pair have the same row index. `one_per_row` puts a single pair
+into each row, which suits pairs of similar length.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Batch:
         return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device), columns)
 
     def rows(self, rows: slice) -> Batch:
-        """Returns a batch with only the given rows."""
+        """Returns a batch that contains only the given rows."""
         src, tgt_in = (
             Tokens(side.tokens[rows], side.positions[rows], side.segments[rows])
             for side in (self.src, self.tgt_in)
@@ -57,15 +57,16 @@ class Batch:
 class HostBatch:
     """A micro-batch in a single tensor, so that one copy operation moves it to a device."""
 
-    # int32, one after another: ids, positions and segments of the source; output ids, positions,
-    # segments and input ids of the target; the bits of the additional fp32 columns
+    # int32, the concatenation of the source ids, source positions, source segments, target output
+    # ids, target positions, target segments, target input ids, and the bits of the additional fp32
+    # columns
     flat: Tensor
     rows: int
     widths: tuple[int, int]  # source tokens and target tokens per row
     names: Sequence[str] = ()  # names of the additional columns
 
     def to(self, device: torch.device) -> Batch:
-        """Copies the micro-batch to `device`, asynchronously if `flat` is page-locked."""
+        """Copies the micro-batch to `device`; the copy is asynchronous if `flat` is page-locked."""
         source, target = (self.rows * width for width in self.widths)
         flat = self.flat.to(device, non_blocking=True)
         ids, extra = flat[: 3 * source + 4 * target].long(), flat[3 * source + 4 * target :]
@@ -80,9 +81,9 @@ class HostBatch:
 class Shape:
     """The shape of the tensors into which pairs are packed."""
 
-    columns: int  # tokens per row on each side; more if a pair is longer
+    columns: int  # tokens per row on each side; increased if a pair is longer
     block: int  # tokens per block; only pairs that are longer than a block span several blocks
-    rows: int = 0  # minimum number of rows; 0 for only the necessary rows and columns
+    rows: int = 0  # minimum number of rows; 0 to use only as many rows and columns as necessary
 
 
 def fixed_shape(batch_tokens: int, micro_batches: int, longest: int) -> Shape:
@@ -91,7 +92,7 @@ def fixed_shape(batch_tokens: int, micro_batches: int, longest: int) -> Shape:
     Args:
         batch_tokens: maximum number of tokens per step on each side.
         micro_batches: number of micro-batches per step.
-        longest: maximum length of a source or target, in tokens.
+        longest: maximum number of tokens in a source or target.
     """
     columns = -(-longest // _BLOCK) * _BLOCK
     rows = int(np.ceil((1 + _SPARE) * batch_tokens / (micro_batches * columns)))
@@ -111,8 +112,9 @@ def one_per_row(pairs: Sequence[TokenPair]) -> Batch:
 def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
     """Groups pairs of similar length into batches; yields each batch as a list of indices.
 
-    Batches of long pairs are yielded first. With one pair per row, a batch has at most `tokens`
-    tokens per side, including padding, unless the batch consists of a single longer pair.
+    The batches with the longest pairs are yielded first. If each row contains one pair, a batch has
+    at most `tokens` tokens per side, including padding. A pair that is longer than `tokens` forms a
+    batch of its own.
     """
     order = sorted(range(len(pairs)), key=lambda i: (max(map(len, pairs[i])), len(pairs[i].target)))
     while order:
@@ -130,10 +132,11 @@ def packed(pairs: Sequence[TokenPair], capacity: int) -> Batch:
 
 
 def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -> HostBatch:
-    """Packs pairs into rows of `shape` with the first-fit-decreasing algorithm.
+    """Packs pairs into tensors of the given shape with the first-fit-decreasing algorithm.
 
     Args:
-        is_pinned: whether to allocate page-locked memory, for asynchronous copies to a GPU.
+        is_pinned: whether to allocate page-locked memory, which allows asynchronous copies to a
+            GPU.
     """
     lengths = _lengths(pairs)
     longest = lengths.max(0)
@@ -144,8 +147,8 @@ def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -
     bins, is_row = _first_fit(lengths[:, order], columns, block)
     by_bin = np.argsort(bins, kind="stable")
     order, bins = order[by_bin], bins[by_bin]
-    # bins that are whole rows come first, because their pairs are the longest; then come blocks,
-    # side by side
+    # Bins that are whole rows come first, because their pairs are the longest. The other bins are
+    # blocks, which are placed side by side.
     across, whole = columns // block, int(is_row.sum())
     numbers = np.arange(len(is_row)) - whole
     row_of, column_of = whole + numbers // across, numbers % across * block
@@ -170,16 +173,16 @@ def _lengths(pairs: Sequence[TokenPair]) -> np.ndarray:
 def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarray, np.ndarray]:
     """Assigns each pair to the first bin that has enough space for the pair on both sides.
 
-    A bin is a block or, for a pair that is longer than a block, a whole row.
+    A bin is a block, or a whole row if it was opened for a pair that is longer than a block.
 
     Args:
-        lengths: (2, pairs) numbers of tokens of each source and target.
+        lengths: (2, pairs) number of tokens of each source and each target.
         columns: size of a row, in tokens per side.
         block: size of a block, in tokens per side.
 
     Returns:
-        Two arrays: (pairs,) int64, the index of each pair's bin; (bins,) bool, whether the bin is a
-        whole row.
+        Two arrays. The first array, (pairs,) int64, contains the index of each pair's bin. The
+        second array, (bins,) bool, is True for each bin that is a whole row.
     """
     count = lengths.shape[1]
     source_free, target_free = np.zeros((2, count), dtype=np.int64)
@@ -201,7 +204,7 @@ def _within(groups: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Returns the offset of each item within its group: (..., items).
 
     Args:
-        groups: (items,) index of each item's group, ascending.
+        groups: (items,) index of each item's group, in ascending order.
         sizes: (..., items) size of each item.
     """
     begins = np.cumsum(sizes, axis=-1) - sizes
@@ -215,12 +218,12 @@ def _filled(
     shape: tuple[int, int, int],
     is_pinned: bool,
 ) -> HostBatch:
-    """Returns a batch that contains the pairs, or a row of padding if there are no pairs.
+    """Returns a batch that contains the pairs, or one row of padding if there are no pairs.
 
     Args:
-        rows: (pairs,) index of each pair's row, ascending.
-        starts: (2, pairs) first source column and first target column of each pair.
-        shape: numbers of rows, source columns and target columns.
+        rows: (pairs,) index of each pair's row, in ascending order.
+        starts: (2, pairs) the first source column and the first target column of each pair.
+        shape: the number of rows, of source columns and of target columns.
     """
     height, *widths = max(1, shape[0]), *shape[1:]
     source, target = (height * width for width in widths)

@@ -1,7 +1,7 @@
 """Computes the loss weights, by which the losses of the target tokens are multiplied.
 
-`pair_weights` must be consistent with `token_weights`, because the plan divides the loss of a step
-by the sum of the weights of the step's target tokens.
+`pair_weights` must be consistent with `token_weights`, because the loss of a step is divided by the
+sum of the weights of the step's target tokens.
 """
 
 import numpy as np
@@ -10,17 +10,17 @@ from torch import Tensor
 from nmt.data.layout import Batch
 from nmt.data.shards import Shard, Side
 
-LOSS_WEIGHT = "loss_weight"  # a column with the weight of each pair, or of each target token
+LOSS_WEIGHT = "loss_weight"  # a column with the loss weight of each pair or of each target token
 
 
 def token_weights(batch: Batch) -> Tensor | None:
-    """Returns the weight of each token of `tgt_out`, (R, T) fp32, or None if all weights are 1."""
+    """Returns the loss weight of each `tgt_out` token, (R, T) fp32, or None if all are 1."""
     weights = batch.columns.get(LOSS_WEIGHT)
     return None if weights is None else weights.nan_to_num(1.0)  # NaN: the pair has no weight
 
 
 def pair_weights(shard: Shard) -> np.ndarray:
-    """Returns the sum of the weights of each pair's target tokens: (pairs,)."""
+    """Returns the sum of the loss weights of each pair's target tokens: (pairs,)."""
     weights, lengths = shard.columns.get(LOSS_WEIGHT), shard.target.lengths
     if isinstance(weights, Side):
         return np.add.reduceat(weights.values, weights.offsets[:-1], dtype=np.float64)

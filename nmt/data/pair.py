@@ -1,4 +1,4 @@
-"""Defines sentence pairs with their additional columns."""
+"""Defines sentence pairs, which can have additional columns."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +16,10 @@ class Pair(Generic[T]):
     Iterating over a pair yields its source and its target.
 
     Attributes:
-        columns: additional values of the pair, by column name. A value is one number for the whole
-            pair, or a sequence with one number per target token, including EOS. `nmt prepare`
-            stores all columns with the sentences, and `layout` copies them to the batch.
+        columns: maps column names to additional values of the pair. A value is either one number
+            for the whole pair or a sequence with one number per target token, including EOS. `nmt
+            prepare` stores all columns with the sentences, and `layout` copies all columns to the
+            batch.
     """
 
     source: T

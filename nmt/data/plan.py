@@ -1,17 +1,18 @@
-"""Selects the pairs for each step and divides them into micro-batches (the plan).
+"""Plans the training steps: selects the pairs for each step and divides them into micro-batches.
 
 The plan of a step depends only on the prepared data, the seed, `batch_tokens`, `micro_batches` and
-the number of the step. The shards are permuted in each epoch and taken in windows of about a
-million pairs. Therefore training on a corpus of any size starts within seconds, and the plan needs
-only a few bytes of memory per pair. A window is shuffled and cut into steps, and each step is cut
-into micro-batches with nearly equal numbers of tokens.
+the step number. In each epoch, the shards are shuffled and grouped into windows of about a million
+pairs. Because only one window is planned at a time, training on a corpus of any size starts within
+seconds, and the plan needs only a few bytes of memory per pair. The pairs of a window are shuffled
+and divided into steps, and each step is divided into micro-batches with nearly equal numbers of
+tokens.
 
-Vaswani et al. (2017, §5.1), in contrast, batch pairs of similar length to avoid padding. The plan
-mixes lengths, because `layout` avoids most padding by packing several pairs into a row, and because
-a step whose pairs all have similar lengths gives a worse estimate of the gradient. On Multi30k,
-with d_model 128 and steps of 2048 tokens, the nll after 300 steps was 4.15 nats per token with
-mixed lengths and 4.67 with similar lengths. In Tensor2Tensor, a step also mixes lengths, because
-each GPU has its own batch.
+Vaswani et al. (2017, §5.1) batched pairs of similar length to avoid padding. In nmt, each step
+contains pairs of all lengths, for two reasons: `layout` avoids most padding by packing several
+pairs into a row, and a step whose pairs all have similar lengths gives a worse estimate of the
+gradient. On Multi30k, with a d_model of 128 and 2048 tokens per step, the nll after 300 steps was
+4.15 nats per token with mixed lengths and 4.67 with similar lengths. In Tensor2Tensor, a step on
+several GPUs also contains pairs of different lengths, because each GPU has its own batch.
 """
 
 import hashlib
@@ -44,7 +45,7 @@ class StepPlan:
 
     @property
     def digest(self) -> str:
-        """Returns a hash of the step's pairs in order; it is the same for any `micro_batches`."""
+        """Returns a hash of the step's ordered pairs, which does not depend on `micro_batches`."""
         pairs = np.concatenate(self.micro_batches).astype("<i8")
         return hashlib.blake2b(pairs.tobytes(), digest_size=8).hexdigest()
 
@@ -55,9 +56,11 @@ class Plan:
     Args:
         shards: the shards of the training split.
         batch_tokens: maximum number of tokens per step on each side.
-        micro_batches: number of micro-batches per step; some are empty if a step has few pairs.
-        seed: seed of the run.
-        before_use: called with each shard of a window before the window's first step.
+        micro_batches: number of micro-batches per step. If a step has too few pairs, some
+            micro-batches are empty.
+        seed: random seed of the training run.
+        before_use: function that is called with each shard of a window before the window's first
+            step.
     """
 
     def __init__(
@@ -73,10 +76,10 @@ class Plan:
         self.before_use = before_use
 
     def steps(self, after: int = 0) -> Iterator[StepPlan]:
-        """Yields the plans of the steps `after` + 1, `after` + 2 and so on, without end.
+        """Yields the plans of all steps after step number `after`; the iteration never ends.
 
         Raises:
-            InputError: a shard has a pair with more than `batch_tokens` tokens on a side.
+            InputError: a source or a target has more than `batch_tokens` tokens.
         """
         step = epoch = 0
         while True:
@@ -117,13 +120,14 @@ class Plan:
             yield window
 
     def _chosen(self, number: int, epoch: int) -> np.ndarray:
-        """Returns a shard's pairs for an epoch, in which a pair occurs `weight` times on average.
+        """Returns a shard's pairs for one epoch; each pair occurs `weight` times on average.
 
-        Epoch e takes the positions [e * weight * n, (e + 1) * weight * n) of an endless sequence of
-        permutations of the shard's n pairs. With a weight of 1, every pair occurs exactly once.
+        Epoch e consists of the positions [e * weight * n, (e + 1) * weight * n) in an endless
+        sequence of permutations of the shard's n pairs. With a weight of 1, every pair occurs
+        exactly once per epoch.
 
         Returns:
-            (pairs,) indices into the shard; the array may be empty.
+            (pairs,) the indices of the chosen pairs in the shard; the array may be empty.
         """
         size, weight = len(self.shards[number]), self.shards[number].weight
         begin, end = round(epoch * weight * size), round((epoch + 1) * weight * size)
@@ -164,8 +168,8 @@ def _pairs(
     """Returns the indices, lengths and loss weights of the chosen pairs of several shards.
 
     Returns:
-        Four arrays of shape (pairs,): index in the split, number of source tokens, number of target
-        tokens, and sum of loss weights of each pair.
+        Four arrays of shape (pairs,) with each pair's index in the split, number of source tokens,
+        number of target tokens and sum of loss weights.
     """
     return (
         np.concatenate([shard.first + chosen for shard, chosen in shares]),
@@ -176,14 +180,15 @@ def _pairs(
 
 
 def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:
-    """Cuts a sequence of pairs into steps of at most `batch_tokens` tokens per side.
+    """Divides a sequence of pairs into steps of at most `batch_tokens` tokens per side.
 
     Args:
         source: (pairs,) number of source tokens of each pair.
         target: (pairs,) number of target tokens of each pair.
 
     Returns:
-        A list of length steps + 1: the start of each step, and the end of the last step.
+        A list of length steps + 1, which contains the start of each step and the end of the last
+        step, as indices of pairs.
     """
     ends = np.minimum(*(_end_of_step(side, batch_tokens) for side in (source, target)))
     if (ends == np.arange(len(ends))).any():
@@ -199,10 +204,10 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
 
 
 def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Returns the end (exclusive) of a step that would start with pair i, for each i: (pairs,).
+    """Returns the (exclusive) end of a step that would start with pair i, for every i: (pairs,).
 
     Args:
-        lengths: (pairs,) number of source tokens, or of target tokens, of each pair.
+        lengths: (pairs,) number of tokens of each pair's source, or of each pair's target.
     """
     done = np.cumsum(lengths, dtype=np.int64)
     return np.searchsorted(done, done - lengths + batch_tokens, side="right")

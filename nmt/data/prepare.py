@@ -1,4 +1,4 @@
-"""Runs `nmt prepare` from start to end; the stages are in `nmt.data.stages`."""
+"""Implements `nmt prepare`, whose stages are in `nmt.data.stages`."""
 
 import contextlib
 import time
@@ -36,22 +36,25 @@ def prepare(
 ) -> None:
     """Prepares the corpora of a configuration and writes the result to `config.data.directory`.
 
-    If the sections `data` and `tokenizer` and the content of all local input files are the same as
-    in the last call, the prepared data is only verified. The same input and settings always give
-    the same files, regardless of the number of processes and interruptions.
+    If the sections `data` and `tokenizer` and the content of all local input files have not changed
+    since the last call, the prepared data is verified but not written again. The same input and
+    settings always produce the same files, regardless of the number of processes and of
+    interruptions.
 
     Args:
         config: the configuration, of which only the sections `data` and `tokenizer` are used.
-        note: called with each user-facing message.
-        tokenizer: path of a tokenizer to use instead of training one, for fine-tuning.
-        processes: maximum number of processes, or None for `workers.default_processes`.
+        note: function that is called with each user-facing message.
+        tokenizer: path of an existing tokenizer to use for fine-tuning, or None to train a
+            tokenizer.
+        processes: maximum number of processes. None means the result of
+            `workers.default_processes`.
 
     Raises:
-        InputError: a corpus cannot be read, or the vocabulary size does not suit the text or the
-            given tokenizer. The error is also raised if another process is preparing the same
-            directory, if a run was trained on data that would be replaced, or if the directory has
-            files or links that nmt prepare did not create.
-        Stopped: a signal was received; the next call continues the work.
+        InputError: a corpus cannot be read, or the vocabulary size is not possible with the
+            training text or the given tokenizer. InputError is also raised if another process is
+            preparing the same directory, if a run was trained on data that would be replaced, or if
+            the directory contains files or links that nmt prepare did not create.
+        Stopped: a signal interrupted the call; the next call continues the work.
     """
     began = time.monotonic()
     directory = Path(config.data.directory)
@@ -71,7 +74,7 @@ def prepare(
         for reason in reasons:
             note(reason)
         with _locked(job):
-            if _is_prepared(job, lambda line: None):  # by the process that held the lock
+            if _is_prepared(job, lambda line: None):  # by the process that previously held the lock
                 note(f"{directory} was prepared by another process. There is nothing to do.")
                 return
             job.remove_leftovers()
@@ -79,14 +82,14 @@ def prepare(
                 described = run_stages(job, note)
             finally:
                 job.remove_leftovers()  # files of killed workers
-            # read again, because a corpus may have changed while the stages read it
+            # The input is hashed again, because it may have changed while the stages read it.
             if _origin(config, job.entries, tokenizer) != job.origin:
                 atomic.remove(job.work)  # it may contain a mixture of old and new input
                 raise InputError(
                     "The text of a corpus changed while the data was being prepared. Run nmt "
                     "prepare again."
                 )
-            # a run may have started meanwhile
+            # A run may have been started in the meantime.
             refuse_if_used(directory, job.origin_sha256, job.origin["settings"])
             publish(job, described["files"])
     note(f"Prepared {directory} in {time.monotonic() - began:.0f} s.")
@@ -96,8 +99,8 @@ def prepare(
 def _locked(job: Job) -> Iterator[None]:
     """Locks the data directory.
 
-    If the block fails before any work is done, the lock file and the folders that this function
-    created are removed.
+    If the body of the `with` statement fails before `job.work` exists, the lock file and the
+    folders that this function created are removed.
     """
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
@@ -115,10 +118,10 @@ def _locked(job: Job) -> Iterator[None]:
 
 
 def run_stages(job: Job, note: Note) -> dict[str, Any]:
-    """Runs all stages except `publish`, which moves their files to the data directory.
+    """Runs all stages except `publish`, which moves the final files to the data directory.
 
     Returns:
-        The manifest of the data.
+        The manifest of the prepared data.
     """
     warnings = inspect_corpora(job, note)
     text = clean(job, note)
@@ -146,10 +149,10 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
 def _origin(
     config: Config, entries: Iterable[CorpusEntry], tokenizer: Path | None
 ) -> dict[str, Any]:
-    """Returns the settings and the input files' hashes, which determine the prepared data."""
+    """Returns the settings and the hashes of all input files, which determine the prepared data."""
     files = dict.fromkeys(file for entry in entries for file in _input_files(entry))
-    # Modification times are left out, so that a new checkout or copy of the same text changes
-    # nothing.
+    # Modification times are omitted, so that the data is not prepared again after the same text
+    # has been checked out or copied again.
     inputs = {
         str(file): {"size": file.stat().st_size, "sha256": manifest.file_hash(file)}
         for file in files
@@ -163,17 +166,17 @@ def _origin(
 
 
 def _input_files(entry: CorpusEntry) -> list[Path]:
-    """Returns the result of `input_files`; if a file is missing, the error names the setting."""
+    """Returns a corpus's local files; if a file does not exist, the error names the setting."""
     try:
         return input_files(entry.corpus)
     except InputError as error:
-        if error.status != Status.INPUT:  # for example, permission is missing
+        if error.status != Status.INPUT:  # for example, if read permission is missing
             raise
         raise SettingError(("data", entry.split, entry.number), *error.problems) from None
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
-    """Returns whether the directory contains the result of this job; verifies all hashes."""
+    """Returns whether the data directory contains this job's result and all hashes are correct."""
     if not PreparedData.is_in(job.directory):
         return False
     try:

@@ -1,7 +1,7 @@
-"""Opens and checks prepared data, the directory that `nmt prepare` writes.
+"""Opens and checks prepared data, which is the directory that `nmt prepare` writes.
 
-This module checks that the data is undamaged and matches the configuration, and records which runs
-were trained on the data.
+This module checks that prepared data is undamaged and matches the configuration, and records which
+runs were trained on the data.
 """
 
 import hashlib
@@ -28,11 +28,17 @@ _MAX_NOTE_BYTES = 100_000
 class PreparedData:
     """Prepared data with a valid manifest.
 
-    In addition to the keys of every manifest, the manifest has `data_sha256` (a hash of the hashes
-    of all Arrow files), `tokenizer_sha256`, `target_symbols` (the symbols that occur in training
-    targets), `shards` (for each split, a list of objects with the keys `file`, `pairs`,
-    `source_tokens`, `target_tokens` and `weight`), `corpora` (with the number of pairs that each
-    cleaning rule dropped), `warnings`, `settings`, `inputs` and `origin_sha256`.
+    In addition to the keys of every manifest, the manifest of prepared data has these keys:
+
+    * `data_sha256` is a hash of the hashes of all Arrow files.
+    * `tokenizer_sha256` is the hash of the tokenizer file.
+    * `target_symbols` lists the symbols that occur in training targets.
+    * `shards` contains, for each split, a list of objects with the keys `file`, `pairs`,
+      `source_tokens`, `target_tokens` and `weight`.
+    * `corpora` contains the number of pairs that each cleaning rule dropped from each corpus.
+    * `warnings` lists the warnings about the first pairs of the corpora.
+    * `settings` and `inputs` describe the settings and input files that determine the data.
+    * `origin_sha256` is a hash of everything that determines the data.
     """
 
     directory: Path
@@ -41,7 +47,7 @@ class PreparedData:
 
     @staticmethod
     def is_in(directory: Path) -> bool:
-        """Returns whether `directory` has a manifest; other files may be damaged or missing."""
+        """Returns whether `directory` contains a manifest, without checking any other files."""
         return (directory / manifest.NAME).exists()
 
     @classmethod
@@ -49,7 +55,7 @@ class PreparedData:
         """Opens the prepared data in a directory.
 
         Args:
-            remedy: last sentence of the error message if there is no prepared data.
+            remedy: last sentence of the error message that is raised if there is no prepared data.
 
         Raises:
             InputError: there is no prepared data, or the manifest is damaged.
@@ -65,14 +71,14 @@ class PreparedData:
 
         Raises:
             InputError: there is no prepared data, its manifest is damaged, or it was prepared with
-                other settings. The message names the settings that differ.
+                other settings. If the settings differ, the message names each setting that differs.
         """
         data, settings = cls.open(Path(config.data.directory), remedy), settings_of(config)
         if data.manifest["settings"] != settings:
             changed = changes(data.manifest["settings"], settings)
             runs = [run for run, _ in _users(data.directory)]
             problem = f"{data.directory} was prepared with other settings ({changed})"
-            if runs:  # nmt prepare would refuse to replace the data
+            if runs:  # nmt prepare would reject the change
                 raise InputError(
                     f"{problem}, and {runs[0]} was trained on this data. Choose another "
                     "data.directory."
@@ -81,10 +87,10 @@ class PreparedData:
         return data
 
     def verify_files(self, names: Iterable[str] | None = None) -> None:
-        """Verifies the hashes of files; raises InputError for the first file that differs.
+        """Verifies the hashes of files; raises InputError for the first file whose hash differs.
 
         Args:
-            names: the files to check, or None for all files.
+            names: names of the files to check, or None to check all files.
         """
         with _prepare_again():
             manifest.verify(self.directory, self.manifest, names)
@@ -99,7 +105,7 @@ class PreparedData:
         """Returns the content of the shortlist file, or None if the data has no shortlist.
 
         Raises:
-            InputError: the file is missing or damaged.
+            InputError: the shortlist file is missing or damaged.
         """
         if SHORTLIST not in self.manifest["files"]:
             return None
@@ -107,7 +113,7 @@ class PreparedData:
         return (self.directory / SHORTLIST).read_bytes()
 
     def shards(self, split: str) -> list[Shard]:
-        """Opens the shards of a split, memory-mapped, without verifying their hashes.
+        """Memory-maps the shards of a split, without verifying their hashes.
 
         Args:
             split: `train` or `validation`.
@@ -126,10 +132,10 @@ class PreparedData:
     def verify(self, shard: Shard) -> None:
         """Verifies the hash of a shard, unless it has been verified before.
 
-        Call this method before the first pair of the shard is used.
+        This method must be called before the first pair of the shard is used.
 
         Raises:
-            InputError: the file has changed (status 2).
+            InputError: the content of the shard's file has changed.
         """
         if shard.path in self._verified:
             return
@@ -144,14 +150,15 @@ class PreparedData:
         self._verified.add(shard.path)
 
     def changed_input(self) -> str | None:
-        """Returns the first local input file that was changed after the data was prepared, or None.
+        """Returns the first local input file that has changed since the data was prepared, or None.
 
-        Only files with another size or with a later modification time are read and hashed.
+        A file is read and hashed only if its size has not changed and its modification time is
+        later than the preparation of the data.
         """
         prepared_at = (self.directory / manifest.NAME).stat().st_mtime
         for name, facts in self.manifest["inputs"].items():
             file = Path(name)
-            if not file.is_file():  # the text is no longer needed
+            if not file.is_file():  # the user may have removed text that is no longer needed
                 continue
             status = file.stat()
             if status.st_size != facts["size"]:
@@ -161,9 +168,9 @@ class PreparedData:
         return None
 
     def mark_used(self, run: Path) -> None:
-        """Records that a run was trained on this data, so that `prepare` refuses to replace it.
+        """Records that a run was trained on this data, so that `prepare` does not replace the data.
 
-        The record is valid as long as the run's directory exists.
+        The record has an effect only as long as the run's directory exists.
         """
         note = {"run": str(run.resolve()), "origin_sha256": self.manifest["origin_sha256"]}
         name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
@@ -179,22 +186,24 @@ class PreparedData:
 
 @contextmanager
 def _prepare_again() -> Iterator[None]:
-    """Turns a NoModelError about prepared data into an InputError with a remedy for the data."""
+    """Converts a NoModelError about prepared data to an InputError with a suitable remedy."""
     try:
         yield
     except NoModelError as error:
-        problem = error.problems[0].partition(". ")[0]  # without its remedy
+        problem = error.problems[0].partition(". ")[0]  # without the remedy
         raise InputError(
             f"{problem}. Run nmt prepare again, or restore the data from a copy."
         ) from None
 
 
 def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, Any]) -> None:
-    """Raises InputError if a run was trained on the data in `directory` and the data would change.
+    """Raises InputError if preparing data would change data on which a run was trained.
 
     Args:
-        origin_sha256: hash of the new settings and input files, as in the manifest.
-        settings: the new settings, as in the manifest; the message names those that differ.
+        directory: the data directory.
+        origin_sha256: the value of `origin_sha256` in the manifest of the new data.
+        settings: the result of `settings_of` for the new data. The error message names the settings
+            that differ.
     """
     for run, used in _users(directory):
         if used == origin_sha256:
@@ -210,7 +219,7 @@ def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, A
 
 
 def _users(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yields each run trained on data in `directory`, with the `origin_sha256` of that data.
+    """Yields each run that was trained on data in `directory`, with the data's `origin_sha256`.
 
     Raises:
         InputError: the record of a run is damaged.
@@ -231,7 +240,7 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Returns the settings that determine prepared data, in the form of the manifest.
+    """Returns the settings that determine prepared data, in the form that the manifest contains.
 
     Settings with default values are omitted, so that a setting added in a later version of nmt does
     not change the result.
@@ -244,7 +253,7 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns the settings that differ, with their old and new values, as text for a message."""
+    """Describes the settings that differ, with their old and new values, for a message."""
     found = []
     for section in new:
         fields = Config.model_fields[section].annotation.model_fields  # type: ignore[union-attr]

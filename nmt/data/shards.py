@@ -1,10 +1,10 @@
-"""Writes and reads shards: Arrow files that contain text pairs or, for training, token ids.
+"""Writes and reads shards, which are Arrow files with sentence pairs as text or as token ids.
 
-A split of prepared data is a folder that `datasets.load_from_disk` can read. Its Arrow stream files
-have the columns `source` and `target` and the additional columns of the pairs (see `Pair`). Each
-source or target is a list of int32 token ids with EOS and without BOS. Every file has a single
-record batch, so that the ids of each side form one flat array, which NumPy reads directly from the
-memory map.
+A split of prepared data is a folder that `datasets.load_from_disk` can read. The Arrow stream files
+of a split have the columns `source` and `target` and the additional columns of the pairs (see
+`Pair`). Each source and each target is a list of int32 token ids, with EOS and without BOS. Every
+file has a single record batch, so that the ids of each side form one flat array that NumPy can read
+directly from the memory-mapped file.
 """
 
 import json
@@ -27,7 +27,7 @@ _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa
 
 @dataclass(frozen=True)
 class Side:
-    """The token ids of one side of a shard, where `side[i]` has the ids of pair i, including EOS.
+    """The token ids of one side of a shard; indexing with i returns the ids of pair i, with EOS.
 
     An additional column with one number per target token is also stored as a `Side`.
     """
@@ -46,7 +46,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a corpus as token ids, in the order of the corpus."""
+    """A part of a corpus, whose pairs are stored as token ids in corpus order."""
 
     path: Path
     source: Side
@@ -64,7 +64,7 @@ class Shard:
 
 
 def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[TokenPair]:
-    """Returns the pairs with the given indices into the split."""
+    """Returns the pairs at the given indices of a split."""
     firsts = np.asarray([shard.first for shard in shards])
     owners = np.searchsorted(firsts, indices, side="right") - 1
     return [
@@ -97,12 +97,12 @@ def write_text(path: Path, pairs: Sequence[TextPair], hashes: Sequence[int]) -> 
 
 
 def read_text(path: Path) -> pa.RecordBatch:
-    """Returns the columns that `write_text` wrote, including additional columns, memory-mapped."""
+    """Memory-maps a file that `write_text` wrote, and returns all its columns."""
     return _read(path, _TEXT)
 
 
 def text_pairs(rows: pa.RecordBatch) -> list[TextPair]:
-    """Returns the pairs in rows that `read_text` returned."""
+    """Converts rows that `read_text` returned to sentence pairs."""
     names = rows.schema.names[len(_TEXT) :]
     source, target, _, *extra = (column.to_pylist() for column in rows.columns)
     columns = (
@@ -113,14 +113,14 @@ def text_pairs(rows: pa.RecordBatch) -> list[TextPair]:
 
 
 def read_shard(path: Path, weight: float = 1.0, first: int = 0) -> Shard:
-    """Returns the shard in a file that `write_shard` wrote, memory-mapped.
+    """Memory-maps a file that `write_shard` wrote, and returns the shard.
 
     Args:
         weight: average number of times that each pair occurs in an epoch.
         first: index of the shard's first pair within the split.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: the file is missing or damaged.
     """
     batch = _read(path, _TOKENS)
     source, target, *extra = (_values(column, path) for column in batch.columns)
@@ -143,7 +143,7 @@ def _write(
     required: Sequence[pa.Array],
     pairs: Sequence[Pair[Any]],
 ) -> None:
-    """Writes the required columns of `schema`, then the additional columns of the pairs."""
+    """Writes the columns of `schema`, followed by the additional columns of the pairs."""
     names = [*pairs[0].columns] if pairs else []
     extra = [pa.array([pair.columns[name] for pair in pairs]) for name in names]
     batch = pa.record_batch([*required, *extra], names=[*schema.names, *names])
@@ -156,7 +156,7 @@ def _write(
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
-    """Checks the structure of a file; returns its only record batch, memory-mapped.
+    """Memory-maps a file, checks its structure, and returns its only record batch.
 
     Args:
         schema: the schema that the file's first columns must have.
@@ -190,7 +190,7 @@ def write_split_description(folder: Path, files: Sequence[str], fingerprint: str
     If an Arrow file lacks a column that other files have, `datasets` fills the column with nulls.
 
     Args:
-        files: names of the Arrow files in `folder`, in order.
+        files: names of the Arrow files in `folder`, in the order of the pairs.
         fingerprint: a string that identifies the content in the caches of `datasets`.
     """
     features: dict[str, Any] = {}
@@ -214,7 +214,7 @@ def write_split_description(folder: Path, files: Sequence[str], fingerprint: str
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """Returns a type in the notation of `datasets`, in which numeric types have NumPy's names."""
+    """Converts an Arrow type to the notation of `datasets`, which uses NumPy's type names."""
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "List"}
     return {"dtype": str(np.dtype(kind.to_pandas_dtype())), "_type": "Value"}

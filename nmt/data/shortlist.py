@@ -1,12 +1,12 @@
 """Learns and applies a shortlist: the target tokens that each source token may be translated into.
 
 A decoding step needs only the logits of likely tokens: the most frequent tokens and the most likely
-translations of the source tokens. The most frequent tokens are always candidates. For all other
-target tokens, a table of translations is learned with IBM Model 1 (Brown et al., 1993). EOS, which
-every source contains, serves as the empty word of Model 1.
+translations of the source tokens. The most frequent tokens are candidates for every source. For all
+other target tokens, a translation table is learned with IBM Model 1 (Brown et al., 1993). EOS,
+which every source contains, serves as the empty word of Model 1.
 
-In array shapes, V is the vocabulary size, N the number of most frequent tokens, and K the number of
-translations per source token.
+In array shapes, V is the vocabulary size, N is the number of most frequent tokens, and K is the
+number of translations per source token.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # `shards` imports pyarrow, which is not needed to translate
     from nmt.data.shards import Side
 
 FREQUENT, TRANSLATIONS = 1000, 50  # N, K
-MOST_CELLS = 30_000_000  # maximum number of token pairs to learn from; about 40 bytes each
-_BLOCK_CELLS = 2_000_000  # token pairs processed at a time
+MOST_CELLS = 30_000_000  # maximum number of token pairs to learn from; each needs about 40 bytes
+_BLOCK_CELLS = 2_000_000  # number of cells that are processed at a time
 _ITERATIONS = 4
 
 
@@ -58,14 +58,14 @@ class Shortlist:
         return np.flatnonzero(chosen)
 
     def to_bytes(self) -> bytes:
-        """Returns the content of the file that `load` reads."""
+        """Returns the content of a shortlist file, which `load` can read."""
         return safetensors.numpy.save(
             {"frequent": self.frequent, "translations": self.translations}
         )
 
     @classmethod
     def load(cls, path: Path, vocabulary_size: int) -> Self:
-        """Reads a shortlist; raises NoModelError if the file is not valid for the vocabulary."""
+        """Reads a shortlist file; raises NoModelError if it is not valid for the vocabulary."""
         try:
             table = cls(**safetensors.numpy.load(path.read_bytes()))
         except (SafetensorError, TypeError, ValueError) as error:
@@ -93,12 +93,12 @@ def learn_shortlist(
     frequent: int = FREQUENT,
     translations: int = TRANSLATIONS,
 ) -> Shortlist:
-    """Learns a shortlist from evenly spaced sentence pairs, up to about `MOST_CELLS` token pairs.
+    """Learns a shortlist from evenly spaced sentence pairs, whose number `MOST_CELLS` limits.
 
     Args:
-        shards: source and target side of each shard.
+        shards: the source side and the target side of each shard.
         vocabulary_size: number of tokens in the vocabulary, V.
-        frequent: number of most frequent tokens, N.
+        frequent: number of most frequent target tokens, N.
         translations: maximum number of translations per source token, K.
     """
     counts = np.zeros(vocabulary_size, np.int64)
@@ -114,19 +114,20 @@ def learn_shortlist(
 
 
 class _Model1:
-    """IBM Model 1 for the rare target tokens.
+    """IBM Model 1, restricted to the translation of source tokens into rare target tokens.
 
     A cell consists of a source token and a rare target token in the same sentence pair. The cells
-    of one occurrence of a target token form a group, and a group is contiguous in every array of
-    cells. A link is the number source * V + target, which identifies the two tokens of a cell. Many
-    cells may have the same link.
+    of one occurrence of a target token form a group, which is contiguous in every array of cells. A
+    link is the number source * V + target, which identifies the two tokens of a cell. Different
+    cells can have the same link.
     """
 
     def __init__(self, shards: Sequence[tuple[Side, Side]], is_rare: NDArray[np.bool_]):
         """Collects the cells.
 
         Args:
-            is_rare: (V,) whether each target token is rare (not one of the most frequent tokens).
+            is_rare: (V,) bool, False for the most frequent target tokens and True for all other
+                tokens.
         """
         self.V = len(is_rare)
         sizes = [_cells(shard, is_rare) for shard in shards]
@@ -148,7 +149,7 @@ class _Model1:
     def _links(
         self, shard: tuple[Side, Side], rows: NDArray[np.int64], is_rare: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the link of each cell of some pairs, and the index of each group's first cell."""
+        """Returns the link of each cell of the pairs at `rows`, and the start of each group."""
         (source, lengths), (target, target_lengths) = (_pieces(side, rows) for side in shard)
         kept = is_rare[target]
         pair = np.repeat(np.arange(len(rows)), target_lengths)[kept]  # (rare target tokens,)
@@ -159,7 +160,7 @@ class _Model1:
         return source[at] * self.V + np.repeat(target[kept], sizes), begins
 
     def iterate(self) -> None:
-        """Runs one EM iteration: computes the expected counts of links, then the probabilities."""
+        """Runs one EM iteration, which updates the probabilities of all links."""
         expected = np.zeros(len(self.links))
         for links, begins in self.cells:
             p = self.p[links]
@@ -170,7 +171,7 @@ class _Model1:
 
     def best(self, k: int) -> NDArray[np.int32]:
         """Returns the k most likely translations of each source token: (V, k), see `Shortlist`."""
-        order = np.lexsort((-self.p, self.sources))  # in ties, by target token
+        order = np.lexsort((-self.p, self.sources))  # ties are broken by the target token id
         rank = np.arange(len(order)) - np.searchsorted(self.sources, self.sources)
         table = np.full((self.V, k), PAD_ID, np.int32)
         order, rank = order[rank < k], rank[rank < k]
@@ -179,18 +180,18 @@ class _Model1:
 
 
 def _cells(shard: tuple[Side, Side], is_rare: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns the number of cells of each pair: (pairs,)."""
+    """Returns the number of cells of each sentence pair: (pairs,)."""
     source, target = shard
     rare = np.add.reduceat(is_rare[target.values], target.offsets[:-1], dtype=np.int64)
     return source.lengths * rare
 
 
 def _blocks(cells: NDArray[np.int64], share: float) -> Iterator[NDArray[np.int64]]:
-    """Selects evenly spaced pairs among the pairs that have cells; yields their indices in blocks.
+    """Selects evenly spaced pairs among all pairs with cells, and yields their indices in blocks.
 
     Args:
         cells: (pairs,) number of cells of each pair.
-        share: fraction of the pairs to take.
+        share: fraction of the pairs with cells to select.
     """
     rows = np.flatnonzero(cells)
     numbers = (np.arange(len(rows) + 1) * share).astype(np.int64)
@@ -201,7 +202,7 @@ def _blocks(cells: NDArray[np.int64], share: float) -> Iterator[NDArray[np.int64
 
 
 def _pieces(side: Side, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the concatenated token ids of some sentences, and the sentences' lengths."""
+    """Returns the concatenated token ids of the given sentences, and the sentences' lengths."""
     lengths = side.lengths[rows].astype(np.int64)
     first = side.offsets[rows] - (np.cumsum(lengths) - lengths)
     at = np.arange(lengths.sum()) + np.repeat(first, lengths)

@@ -1,13 +1,14 @@
 """Trains and applies the BPE tokenizer, which has one vocabulary for both languages.
 
-`Tokenizer.encode` first applies `cleaning.normalize`; `with_eos` appends EOS. A SentencePiece model
-that nmt trains does not normalize text itself. Its vocabulary includes all 256 bytes, so that every
-text is encoded without unknown tokens and `decode(encode(text)) == normalize(text)`.
+`Tokenizer.encode` normalizes text with `cleaning.normalize` before encoding it, and `with_eos`
+appends EOS. A SentencePiece model that nmt trains does not normalize text itself. The vocabulary of
+such a model includes all 256 bytes, so that every text is encoded without unknown tokens and
+`decode(encode(text)) == normalize(text)`.
 
 A tokenizer may come from an untrusted source. Up to version 0.2.1, sentencepiece crashes on some
-damaged models (see issues 1263, 1269 and 1308 of sentencepiece). Versions 0.2.2 and 0.2.3 did not
-crash on any of 20,000 damaged models with flipped bytes, huge pieces, NUL characters or broken
-character maps.
+damaged models (see issues 1263, 1269 and 1308 of sentencepiece). Versions 0.2.2 and 0.2.3 of
+sentencepiece did not crash on any of 20,000 damaged models with flipped bytes, huge pieces, NUL
+characters or broken character maps.
 """
 
 import hashlib
@@ -28,10 +29,10 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
 from nmt.storage.opening import small_file
 
-# Share of the training text that the tokenizer's characters cover; rarer characters are encoded as
-# bytes. A coverage of 1 would add thousands of characters in other scripts that occur in web text.
-# With the usual 0.9995, a tokenizer trained on 29,000 captions encodes some capital letters and
-# digits as bytes.
+# Proportion of the characters in the training text that the vocabulary covers; rarer characters are
+# encoded as bytes. A coverage of 1 would add thousands of characters in other scripts that occur in
+# web text. With the usual coverage of 0.9995, a tokenizer trained on 29,000 captions encodes some
+# capital letters and digits as bytes.
 _CHARACTER_COVERAGE = 0.9999
 MAX_MODEL_BYTES = 50_000_000
 _MAX_LINE_BYTES = 1 << 20  # sentencepiece would skip longer lines; the limit for cleaning is lower
@@ -60,13 +61,13 @@ class Tokenizer:
     Attributes:
         sha256: SHA-256 of the model file, in hexadecimal; the manifests of prepared data and of the
             models trained on it contain this hash.
-        vocabulary_size: number of token ids; the ids start at 0.
+        vocabulary_size: number of tokens; the token ids start at 0.
         model: content of the model file.
-        symbols: the strings in the setting `tokenizer.symbols`; each is a single token.
+        symbols: the strings in the setting `tokenizer.symbols`, each of which is a single token.
         has_bytes: whether the vocabulary contains byte tokens. Without byte tokens, characters that
             are not in the vocabulary are encoded as UNK.
-        normalize: the function that `encode` applies to a text first. Callers of `decode` also
-            apply `normalize` to the decoded text.
+        normalize: the function that `encode` applies to a text before encoding it. Callers of
+            `decode` also apply `normalize` to the decoded text.
     """
 
     normalize = staticmethod(normalize)
@@ -92,7 +93,7 @@ class Tokenizer:
         """Loads a tokenizer from a file.
 
         Raises:
-            NoModelError: the file is missing or damaged, or nmt did not write it (status 3).
+            NoModelError: the file is missing or damaged, or was not written by nmt (exit status 3).
         """
         try:
             model = small_file(path, MAX_MODEL_BYTES)
@@ -110,9 +111,9 @@ class Tokenizer:
             ) from None
 
     def _checked_symbols(self) -> tuple[str, ...]:
-        """Checks the pieces; returns the symbols, which lie between the special and byte pieces.
+        """Checks all pieces and returns the symbols, which lie between the special and byte pieces.
 
-        A SentencePiece model without byte pieces comes from another source and has no symbols.
+        A SentencePiece model without byte pieces was not trained by nmt and has no symbols.
 
         Raises:
             ValueError: the special or byte pieces do not have the ids that nmt assigns, or the
@@ -135,10 +136,11 @@ class Tokenizer:
         return tuple(pieces[UNK_ID + 1 : first_byte])
 
     def _checked_target_tokenizer(self) -> "Tokenizer":
-        """Returns the tokenizer for targets, which is this tokenizer unless the file has a second.
+        """Returns the tokenizer for targets, or this tokenizer if the file has only one.
 
         Raises:
-            ValueError, RuntimeError: the second tokenizer is damaged, or its pieces differ.
+            ValueError, RuntimeError: the second tokenizer is damaged, or its pieces differ from the
+                pieces of this tokenizer.
         """
         second = _target_model(self.model)
         if second is None:
@@ -159,22 +161,22 @@ class Tokenizer:
         return self._of_targets.encode_batch(texts)
 
     def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> list[TokenPair]:
-        """Returns the token ids of sentence pairs, with EOS."""
+        """Returns sentence pairs as token ids that end with EOS."""
         sides = self.encode_batch(sources), self.encode_targets(targets)
         return [Pair(with_eos(ids), with_eos(target)) for ids, target in zip(*sides, strict=True)]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the result of `encode` for each text."""
+        """Normalizes texts and returns the token ids of each text, without BOS and EOS."""
         normal = [_escape(self.normalize(text)) for text in texts]
         return self._processor.encode(normal, num_threads=1)
 
     @cached_property
     def symbol_ids(self) -> dict[str, int]:
-        """Maps each symbol to its id."""
+        """Maps each symbol to its token id."""
         return {symbol: i for i, symbol in enumerate(self.symbols, UNK_ID + 1)}
 
     def split_tag(self, text: str) -> tuple[str, str]:
-        """Splits a normalized text into its leading symbols and the rest.
+        """Splits a normalized text into its leading symbols and the remaining text.
 
         For example, if <2de> is a symbol, "<2de> The man reads." is split into "<2de> " and
         "The man reads.".
@@ -189,13 +191,14 @@ class Tokenizer:
         return re.compile(f"(?:(?:{one}) ?)*" if self.symbols else "")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decodes token ids to text, without PAD, BOS and EOS; invalid UTF-8 becomes U+FFFD."""
+        """Decodes token ids without PAD, BOS and EOS; invalid UTF-8 becomes U+FFFD."""
         return _unescape(self._processor.decode([int(i) for i in ids]))
 
     def spelling(self, ids: Sequence[int]) -> list[bytes]:
-        """Returns the UTF-8 bytes that each id adds to the text; b"" for PAD, BOS, EOS and UNK.
+        """Returns the UTF-8 bytes that each id adds to a text, or b"" for PAD, BOS, EOS and UNK.
 
-        The concatenated bytes are the text with a leading space, escaped as in `ESCAPES`.
+        The concatenation of all bytes is the text with a leading space and with the escape
+        sequences of `ESCAPES`.
         """
         first_byte = UNK_ID + 1 + len(self.symbols)
         return [
@@ -211,7 +214,7 @@ class Tokenizer:
 
 
 def with_target_model(source: bytes, target: bytes) -> bytes:
-    """Returns the content of a tokenizer file with one SentencePiece model for each side."""
+    """Returns the content of a tokenizer file with a SentencePiece model for each side."""
     size, length = len(target), b""
     while size > 127:  # a varint, as protobuf writes lengths
         length, size = length + bytes([size & 127 | 128]), size >> 7
@@ -240,18 +243,19 @@ def train_tokenizer(
 ) -> None:
     """Trains a BPE tokenizer and writes its model file atomically.
 
-    The same arguments always give the same file, because BPE training uses no random numbers.
+    The same arguments always produce the same file, because BPE training uses no random numbers.
 
     Args:
-        sentences: normalized sentences in both languages; all of them are held in memory.
-        vocabulary_size: number of tokens, including 4 special tokens, symbols and 256 byte tokens.
+        sentences: normalized sentences in both languages, which are all held in memory.
+        vocabulary_size: number of tokens, including 4 special tokens, 256 byte tokens and all
+            symbols.
         output: path of the model file.
         symbols: strings that become single tokens, even if the text does not contain them.
 
     Raises:
         InputError: the text has too few subwords or too many different characters for
             `vocabulary_size`.
-        BaseException: any exception that iterating over `sentences` raises.
+        BaseException: any exception that is raised while iterating over `sentences`.
     """
     model = io.BytesIO()
     raised: list[BaseException] = []

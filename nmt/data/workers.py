@@ -1,10 +1,10 @@
-"""Calls functions in worker processes. The functions return None and write files.
+"""Calls functions in worker processes; the functions return None and write files.
 
-Each worker runs one call at a time. Workers are spawned, because Arrow and torch start threads, and
-a process that is forked from a process with threads can hang. All workers are killed if a call
-fails, if a worker is killed, or if a signal stops this process. If this process is killed, the
-workers end by themselves. Therefore a function may be interrupted at any point and called again
-later. Functions must write to temporary files and rename them, so that no incomplete file remains.
+Each worker runs one call at a time. Workers are spawned instead of forked, because Arrow and torch
+start threads, and a process that is forked from a process with threads can hang. All workers are
+killed if a call fails, if a worker is killed, or if a signal stops this process. If the parent
+process is killed, the workers exit by themselves. Because a worker can be killed at any point,
+functions must write to temporary files and rename these files, so that no incomplete file remains.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from nmt import signals
 from nmt.errors import InputError
 from nmt.processes import cores, end_with_parent, need_current_directory, start_deaf
 
-# The limit saves memory: each worker needs 110 to 200 MB (more if sentences are longer), and six
-# workers need less than 1.5 GB. The parent process reads the corpora about eight times as fast as
-# one worker cleans them.
+# This maximum limits the memory: a worker needs 110 to 200 MB (more if sentences are longer), and
+# six workers need less than 1.5 GB. The parent process reads the corpora about eight times as fast
+# as one worker cleans them.
 _DEFAULT_MAXIMUM = 6
 
 
@@ -33,16 +33,17 @@ def default_processes() -> int:
 def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], processes: int) -> None:
     """Calls `function(*task)` for each task, in no particular order.
 
-    A task is taken from `tasks` only when a process becomes free, so that at most two tasks are
-    waiting. A single task runs in this process, and so do all tasks if `processes` is 1.
+    A task is taken from `tasks` only when a worker process becomes free, so that at most two tasks
+    are waiting. If there is only one task or `processes` is 1, no worker process is started.
 
     Args:
         function: a function at the top level of a module, so that other processes can import it.
-        tasks: the arguments of each call; they are pickled.
-        processes: maximum number of processes.
+        tasks: tuples with the arguments of each call, which must be picklable.
+        processes: maximum number of worker processes.
 
     Raises:
-        InputError: a process was killed, or the current directory was removed (status 2).
+        InputError: a worker process was killed, or the current directory was removed (exit status
+            2).
         Exception: the first exception that `function` raises.
     """
     if processes == 1:
@@ -65,7 +66,7 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
 
 
 def run_apart(function: Callable[..., None], *arguments: Any) -> None:
-    """Calls a function in another process, so that its memory is freed and a signal can end it.
+    """Calls a function in a separate process, which frees its memory on exit and can be killed.
 
     Raises the same exceptions as `run`.
     """
@@ -77,9 +78,9 @@ def run_apart(function: Callable[..., None], *arguments: Any) -> None:
 
 @contextlib.contextmanager
 def _no_stop() -> Iterator[None]:
-    """Delays signals until the end of the block.
+    """Delays stop signals until the body of the `with` statement has finished.
 
-    A signal mask would not suffice, because it would apply only to the main thread, and another
+    A signal mask would not suffice, because it would apply only to the main thread, so that another
     thread would receive the signal.
     """
     came: list[int] = []
@@ -90,9 +91,9 @@ def _no_stop() -> Iterator[None]:
 
 
 class _Worker:
-    """A worker process, with the connection over which it receives calls and sends their outcomes.
+    """A worker process and the connection over which it receives calls and returns their outcomes.
 
-    For each call, the worker sends the exception that the function raised, or None.
+    For each call, the worker process returns the exception that the function raised, or None.
     """
 
     def __init__(self) -> None:
@@ -101,11 +102,11 @@ class _Worker:
         self._process = context.Process(target=_serve, args=(self._theirs,), daemon=True)
 
     def start(self) -> None:
-        """Starts the process, with signals blocked."""
+        """Starts the worker process, which ignores stop signals."""
         need_current_directory()  # a spawned process changes to it
         with _no_stop():  # a process that is interrupted while it starts prints a traceback
             start_deaf(self._process)
-        self._theirs.close()  # so that reading ends when the process does
+        self._theirs.close()  # so that `recv` raises EOFError when the process exits
 
     def give(self, function: Callable[..., None], task: tuple[Any, ...]) -> None:
         """Starts a call; `finish` must be called before the next call is started."""
@@ -115,7 +116,7 @@ class _Worker:
             self._lost()
 
     def finish(self) -> None:
-        """Waits until the call has ended; raises the exception that the call raised, if any."""
+        """Waits until the current call has finished, and re-raises its exception, if any."""
         try:
             error = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -146,10 +147,10 @@ class _Worker:
 
 
 def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _Worker:
-    """Returns a new worker if there are fewer than `processes`, otherwise the next idle worker."""
+    """Starts and returns a worker if `team` is not full; otherwise returns the next idle worker."""
     if len(team) < processes:
         worker = _Worker()
-        stack.callback(worker.end)  # first, because a signal may interrupt the start
+        stack.callback(worker.end)  # before the start, because a signal may interrupt it
         worker.start()
         team.append(worker)
         return worker
@@ -162,13 +163,13 @@ def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _
 def _serve(calls: connection.Connection) -> None:
     """Runs one call after another in a worker process, until the process is killed."""
     end_with_parent()
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has ended
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has exited
         while True:
             calls.send(_outcome(calls))
 
 
 def _outcome(calls: connection.Connection) -> Exception | None:
-    """Runs the next call; returns None, or the exception that `finish` raises in the parent."""
+    """Runs the next call; returns None or the exception that `finish` re-raises in the parent."""
     try:
         function, task = calls.recv()
         function(*task)

@@ -1,4 +1,4 @@
-"""Compares an exported model with the original on greedy translations of random sentences."""
+"""Compares greedy translations of random sentences by an exported model and by the original."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOLERANCE = 1e-4  # nats per token
 
 @dataclass(frozen=True)
 class Sample:
-    """A sentence and nmt's greedy translation of it."""
+    """A random sentence with its greedy translation by nmt."""
 
     text: str  # normalized
     source: list[int]  # without EOS
@@ -38,7 +38,7 @@ class Sample:
 
 
 def samples_of(translator: Translator) -> list[Sample]:
-    """Returns sentences of random subwords (fixed seed) and their greedy translations."""
+    """Generates sentences of random subwords with a fixed seed, and translates them greedily."""
     drawn, tokenizer = random.Random(1), translator.tokenizer
     lengths = range(1, min(_LONGEST, translator.max_part // 2) + 1)
     ids = range(len(tokenizer.symbols) + 260, tokenizer.vocabulary_size)
@@ -48,7 +48,7 @@ def samples_of(translator: Translator) -> list[Sample]:
     )
     texts = [text for text in random_texts if text.strip()]
     found = translator.translate(texts, SearchOptions(beam=1))
-    # leaves a position for EOS, which CTranslate2 adds when it scores a truncated translation
+    # reserves a position for EOS, which CTranslate2 appends to a truncated translation for scoring
     most = (translator.transformer.max_length or 10**9) - 1
     pairs = [
         Pair(with_eos(tokenizer.encode(text)), np.array(each.tokens[:most]))
@@ -73,13 +73,14 @@ def compare(
     """Compares an exported model with the original and returns the result as a message.
 
     Args:
-        samples: sentences and the original's translations.
-        translations: greedy translations by the exported model, with or without EOS.
-        log_probabilities: the exported model's log-probabilities of the tokens in `samples`.
-        name: name of the format.
+        samples: sentences with the original model's translations.
+        translations: the exported model's greedy translations, with or without EOS.
+        log_probabilities: the exported model's log-probabilities of the original model's
+            translations.
+        name: name of the export format.
 
     Raises:
-        ExportError: the translations or log-probabilities differ.
+        ExportError: a translation differs, or a log-probability differs by more than `TOLERANCE`.
     """
     equal, worst = agreement(samples, translations, log_probabilities)
     if worst > TOLERANCE or equal < len(samples):
@@ -101,7 +102,7 @@ def agreement(
     translations: Sequence[Sequence[int]],
     log_probabilities: Sequence[Sequence[float]],
 ) -> tuple[int, float]:
-    """Returns the number of equal translations and the largest difference in log-probability.
+    """Returns the number of equal translations and the largest log-probability difference.
 
     Args:
         translations, log_probabilities: see `compare`.

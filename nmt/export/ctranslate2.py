@@ -1,8 +1,8 @@
-"""Exports a model to CTranslate2 with its `TransformerSpec`.
+"""Exports a model to CTranslate2 by means of CTranslate2's `TransformerSpec`.
 
-CTranslate2 requires d_k = d_v. If d_k and d_v differ, heads are padded with zeros to the larger
-size. Queries are then scaled, because CTranslate2 divides attention scores by the square root of
-the padded size instead of sqrt(d_k).
+CTranslate2 requires that d_k and d_v are equal. If d_k and d_v differ, every attention head is
+padded with zeros to the larger size. The queries of padded heads are scaled, because CTranslate2
+divides attention scores by the square root of the padded size instead of sqrt(d_k).
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ def export_ctranslate2(
 ) -> str:
     """Writes a CTranslate2 model, its tokenizer and a script that translates without nmt.
 
-    Also writes the configuration and a manifest for `Translator.load`. The manifest contains facts
-    about the original model for `nmt serve`. The translations of the export are compared with the
-    original's. If a float32 export differs, an error is raised, whereas the differences of a
-    quantized export are only reported.
+    Also writes the configuration and a manifest, which `Translator.load` needs. The manifest
+    contains information about the original model for `nmt serve`. The exported model's translations
+    are compared with the original model's translations. If translations in float32 differ, an error
+    is raised, whereas differences that quantization causes are only reported.
 
     Args:
-        translator: the original in fp32 on a CPU, with weights that are not prepacked.
-        folder: an existing, empty directory.
-        model: the model of `translator`.
-        quantization: data type of the weights on disk.
+        translator: the original model in fp32 on a CPU, without prepacked weights.
+        folder: an existing, empty directory for the exported files.
+        model: the loaded model from which `translator` was created.
+        quantization: data type of the weights in the exported files.
 
     Returns:
-        The result of the comparison as a message.
+        A message with the result of the comparison.
 
     Raises:
         InputError: CTranslate2 does not support a setting of the model.
-        ExportError: the float32 export differs from the original.
+        ExportError: in float32, the exported model differs from the original model.
     """
     refuse_inexpressible(translator.config, _EXPRESSED, "CTranslate2")
     transformer, tokenizer = translator.transformer, translator.tokenizer
@@ -94,7 +94,7 @@ def export_ctranslate2(
     never = {*tokenizer.pieces(translator.search.untrained)}
     symbols = [symbol for symbol in tokenizer.symbols if symbol not in never]
     original = about_model(model.directory, model.config)
-    del original["examples"]  # exercises for the microscope, which needs the original model
+    del original["examples"]  # example sentences for the microscope, which needs the original model
     manifest.write(folder, KIND, {"target_symbols": symbols, "original": original})
     return found
 
@@ -105,7 +105,7 @@ def write_ctranslate2(
     """Writes the files of a CTranslate2 model.
 
     Args:
-        pieces: the piece of each token id, in the order of ids.
+        pieces: the piece of each token, in the order of token ids.
     """
     spec = _spec(transformer)
     spec.register_source_vocabulary(list(pieces))
@@ -163,7 +163,7 @@ def _layer(to: Any, layer: EncoderLayer | DecoderLayer) -> None:
 
 
 def _positions(transformer: Transformer) -> Tensor:
-    """Returns nmt's position encodings (positions, D); CTranslate2's encodings differ."""
+    """Returns nmt's position encodings, (positions, D), which differ from CTranslate2's."""
     positions = transformer.positions
     if isinstance(positions, LearnedPositions):
         return positions.weight.detach()
@@ -204,7 +204,7 @@ def _query(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Te
 
 
 def _padded(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Tensor]:
-    """Pads each head of a weight (H * size, D) and a bias (H * size) with zeros."""
+    """Pads each head of a weight, (H * size, D), and of a bias, (H * size), with zeros."""
     size = max(ours.d_k, ours.d_v)
     padded = []
     for tensor in parameters:
@@ -216,7 +216,7 @@ def _padded(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[T
 
 
 def _padded_columns(ours: SelfAttention | CrossAttention) -> Tensor:
-    """Returns the output projection (D, H * d_v) with each head padded with columns of zeros."""
+    """Pads each head of the output projection, (D, H * d_v), with columns of zeros."""
     return _padded(ours, ours.output.weight.T)[0].T
 
 

@@ -1,4 +1,4 @@
-"""`nmt export`: converts a model to the format of another program."""
+"""Implements `nmt export`, which converts a model to the format of another program."""
 
 from pathlib import Path
 from typing import Literal
@@ -20,21 +20,22 @@ def export(
 ) -> None:
     """Converts a model to another format and compares the result with the original.
 
-    The output is written atomically, and only if the comparison succeeds.
+    The output directory is created atomically, and only if the comparison succeeds.
 
     Args:
-        model: a model, checkpoint or run directory.
-        output: the directory to write to; it must not exist yet or must be empty.
+        model: path of a model, checkpoint or run directory.
+        output: the output directory, which must be empty or must not exist yet.
         quantization: data type of the weights in CTranslate2, or None for float32.
-        note: called with two messages: the first names the model, and the second names the output
-            and the result of the comparison.
+        note: function that is called with two messages. The first message names the model, and the
+            second message states the output directory and the result of the comparison.
 
     Raises:
-        InputError: the format does not support a setting or the tokenizer of the model.
-        ExportError: the exported model's translations differ from the original's.
+        InputError: the format does not support the model's tokenizer or one of its settings.
+        ExportError: the exported model's translations differ from the original model's
+            translations.
         ArgumentError: the format's package is not installed, the format does not support
-            `quantization`, or `output` is a path that belongs to a run.
-        NoModelError: there is no usable model.
+            `quantization`, or `output` belongs to a run.
+        NoModelError: there is no usable model at `model`.
     """
     refuse_output(output)
     if quantization and format != "ctranslate2":

@@ -13,19 +13,19 @@ def refuse_inexpressible(
     engine: str,
     remedy: str = "Translate with nmt instead.",
 ) -> None:
-    """Raises InputError if another program does not support a setting of the model.
+    """Raises InputError if an export format does not support one of the model's settings.
 
-    A setting that is not in `expressed` must have its default value. If nmt adds a setting, models
-    that use it are therefore rejected until the export supports the setting.
+    A setting that is not in `expressed` must have its default value. Therefore a model that uses a
+    newly introduced setting is rejected until the export supports this setting.
 
     Args:
         expressed: maps the name of each supported setting to its supported values, or to None if
             every value is supported.
-        engine: name of the other program, for the error message.
+        engine: name of the program for which the model is exported, for the error message.
         remedy: the last sentence of the error message.
 
     Raises:
-        InputError: a setting is not supported.
+        InputError: the export format does not support a setting.
     """
     for name, field in Model.model_fields.items():
         value = getattr(config.model, name)

@@ -32,7 +32,7 @@ _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
 
 
 def _refuse_inexpressible(config: Config) -> None:
-    """Raises InputError if neither class supports the settings of the model."""
+    """Raises InputError if transformers does not support one of the model's settings."""
     model = config.model
     size = (model.d_model // model.heads,)
     # Marian does not save learned positions
@@ -45,7 +45,7 @@ def _refuse_inexpressible(config: Config) -> None:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Returns the content of config.json: all values that can differ from the defaults."""
+    """Returns the content of config.json, with all values that can differ from the defaults."""
     model, is_post = config.model, config.model.norm == "post"
     learned = model.positions == "learned"
     return {
@@ -72,7 +72,7 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def generation_settings(config: Config) -> dict[str, Any]:
-    """Returns the content of generation_config.json: the settings of beam search."""
+    """Returns the content of generation_config.json, which contains the beam search settings."""
     return _special_ids() | {
         "num_beams": config.decoding.beam,
         "length_penalty": config.decoding.length_penalty,  # transformers has a different formula
@@ -93,7 +93,7 @@ def _special_ids() -> dict[str, Any]:
 
 
 def weights_of(transformer: Transformer) -> dict[str, Tensor]:
-    """Returns the tensors of model.safetensors."""
+    """Returns the tensors to store in model.safetensors, by name."""
     model = permuted(transformer, channels(transformer.d_model))
     weights = {"final_logits_bias": model.embedding.new_zeros(1, len(model.embedding))}
     weights |= named_weights(model)
@@ -101,18 +101,18 @@ def weights_of(transformer: Transformer) -> dict[str, Tensor]:
 
 
 def export_huggingface(translator: Translator, folder: Path, model: LoadedModel) -> str:
-    """Writes files for `AutoModelForSeq2SeqLM` and `AutoTokenizer`, and a model card.
+    """Writes a model card and the files that `AutoModelForSeq2SeqLM` and `AutoTokenizer` load.
 
     Args:
-        translator: the original in fp32 on a CPU, with weights that are not prepacked.
-        folder: an existing, empty directory.
-        model: the model that `translator` uses, for the model card.
+        translator: the original model in fp32 on a CPU, without prepacked weights.
+        folder: an existing, empty directory for the exported files.
+        model: the loaded model from which `translator` was created.
 
     Returns:
-        The result of the comparison with the original as a message.
+        A message with the result of the comparison with the original model.
 
     Raises:
-        InputError: transformers does not support a setting or the tokenizer of the model.
+        InputError: transformers does not support the model's tokenizer or one of its settings.
         ExportError: the exported model or its tokenizer differs from the original.
     """
     config, tokenizer = model.config, model.tokenizer

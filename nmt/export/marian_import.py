@@ -1,4 +1,4 @@
-"""`nmt import`: converts a Marian checkpoint of `transformers`, such as OPUS-MT's, to a model."""
+"""Implements `nmt import`, which converts a Marian checkpoint of `transformers` to a model."""
 
 import hashlib
 import json
@@ -29,14 +29,14 @@ _SHARED = (  # names of the embedding matrix, of which a file contains one or mo
     "model.shared.weight", "lm_head.weight", "model.encoder.embed_tokens.weight",
     "model.decoder.embed_tokens.weight",
 )  # fmt: skip
-_NEVER = -100.0  # a bias with which the probability is 0 in fp32
+_NEVER = -100.0  # a bias that makes the probability of a token 0 in fp32
 _VOCABULARY = TypeAdapter(dict[str, int])
 _LANGUAGE_TOKEN = re.compile(">>.+<<")
 _OPUS_NAME = re.compile("opus-mt-(?:tc-[a-z]+-)?([a-z]{2,3})-([a-z]{2,3})")
 
 
 class _Settings(BaseModel):
-    """The settings in config.json; unlisted settings do not affect the model's outputs."""
+    """The settings in config.json that can affect the model's outputs."""
 
     model_config = ConfigDict(strict=True)
 
@@ -81,15 +81,15 @@ def import_marian(
     Args:
         checkpoint: directory with config.json, model.safetensors, vocab.json, source.spm and
             target.spm.
-        output: the directory to write to; it must not exist yet or must be empty.
-        source_language, target_language: codes of the languages. They may be None if the name of
-            `checkpoint` contains them, as in opus-mt-en-de.
-        note: called with a message when the model has been written.
+        output: the output directory, which must be empty or must not exist yet.
+        source_language, target_language: the language codes. A code may be None if the name of
+            `checkpoint` contains the codes, as in opus-mt-en-de.
+        note: function that is called with a message when the model has been written.
 
     Raises:
-        ArgumentError: the languages are unknown, or `output` is a path that belongs to a run.
-        InputError: nmt does not support the model.
-        NoModelError: a file is missing or damaged.
+        ArgumentError: the languages are unknown, or `output` belongs to a run.
+        InputError: nmt does not support the model, or `checkpoint` is not a directory.
+        NoModelError: a file of the checkpoint is missing or damaged.
     """
     refuse_output(output)
     if not checkpoint.is_dir():
@@ -124,11 +124,12 @@ def import_marian(
 
 
 def _settings(checkpoint: Path) -> _Settings:
-    """Reads config.json, and the beam size from generation_config.json if that file has one.
+    """Reads config.json, and the beam size in generation_config.json if there is one.
 
     Raises:
-        InputError: nmt does not support a setting; the error has a line for each such setting.
-        NoModelError: a file is damaged.
+        InputError: nmt does not support a setting of the checkpoint. The message has one line per
+            unsupported setting.
+        NoModelError: config.json or generation_config.json is damaged.
     """
     path, generation = checkpoint / HUGGINGFACE_CONFIG, checkpoint / GENERATION_CONFIG
     content = _object(path)
@@ -191,7 +192,7 @@ def _content_of(path: Path) -> bytes:
 
 
 def _vocabulary(path: Path, settings: _Settings) -> dict[str, int]:
-    """Reads vocab.json; returns the ids of all tokens, in ascending order."""
+    """Reads vocab.json and returns the id of each token, in ascending order of ids."""
     size = settings.vocab_size
     try:
         ids = _VOCABULARY.validate_python(_json(path), strict=True)
@@ -222,7 +223,7 @@ def _vocabulary(path: Path, settings: _Settings) -> dict[str, int]:
 
 
 def _tokenizer(checkpoint: Path, pieces: Sequence[str]) -> bytes:
-    """Returns the content of a tokenizer file with both SentencePiece models."""
+    """Returns the content of a tokenizer file with the source and target SentencePiece models."""
     source, target = checkpoint / "source.spm", checkpoint / "target.spm"
     try:
         return joint(_content_of(source), _content_of(target), pieces)
@@ -239,7 +240,7 @@ def _content(
     languages: tuple[str | None, str | None],
     vocabulary_size: int,
 ) -> dict[str, Any]:
-    """Returns the content of the model's configuration."""
+    """Returns the content of the imported model's configuration."""
     d_head = settings.d_model // settings.encoder_attention_heads
     return {
         "data": {
@@ -276,19 +277,19 @@ def _weights(path: Path, config: Config, size: int, rows: Tensor) -> dict[str, T
     """Reads the weights and converts them to the names, channel order and token ids of nmt.
 
     Args:
-        size: number of tokens in the checkpoint.
-        rows: the checkpoint's id of each token, (V,) int64.
+        size: number of tokens in the checkpoint's vocabulary.
+        rows: (V,) int64, the token id in the checkpoint for each token id of nmt.
 
     Raises:
-        NoModelError: the file is missing or damaged, or a tensor is missing, has another shape or
-            has values that are not finite.
+        NoModelError: the file is missing or damaged, a tensor is missing, or a tensor has an
+            unexpected shape or values that are not finite.
     """
     if not path.is_file():
         raise NoModelError(
             f"{path} does not exist. If the checkpoint contains pytorch_model.bin instead, load "
             "the checkpoint with MarianMTModel.from_pretrained, and save it with save_pretrained."
         )
-    with torch.device("meta"):  # settings that do not match the file may need too much memory
+    with torch.device("meta"):  # incorrect settings may need too much memory
         expected = named_weights(new_transformer(config))
     found: dict[str, Tensor] = {}
     try:

@@ -1,8 +1,9 @@
-"""Maps the weights of a Transformer to the names and the order of channels in `transformers`.
+"""Converts the weights of a Transformer to the names and the channel order of `transformers`.
 
 In the position encodings of Marian and Pegasus models, all sines precede all cosines, whereas nmt
-interleaves sines and cosines. The channels of the residual stream are therefore permuted: the
-columns of the weights that read the stream, and the rows of the weights that write to the stream.
+interleaves sines and cosines. The channels of the residual stream are therefore permuted. The
+permutation affects the columns of weights that read the residual stream, and the rows of weights
+that write to the stream.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ Weights = dict[str, Tensor]
 
 
 def named_weights(model: Transformer) -> Weights:
-    """Returns the weights of a model under their names in transformers.
+    """Returns the weights of a model, keyed by their names in transformers.
 
-    The tensors share memory with the model's parameters; stacked matrices are separated.
+    The tensors share memory with the model's parameters. Stacked projection matrices are split into
+    separate tensors.
 
     Args:
-        model: a model whose channels are in the order of `channels`.
+        model: a model whose channels have the order that `channels` returns.
     """
     weights: Weights = {"model.shared.weight": model.embedding}
     if model.output_bias is not None:
@@ -49,10 +51,10 @@ def named_weights(model: Transformer) -> Weights:
 
 
 def permuted(transformer: Transformer, order: Tensor) -> Transformer:
-    """Returns a copy of a model with another order of the channels of its residual stream.
+    """Returns a copy of a model in which the channels of the residual stream are permuted.
 
     Args:
-        order: the channels in their new order, (D) int64.
+        order: (D) int64, the indices of the channels in their new order.
     """
     model = copy.deepcopy(transformer)
     for name, parameter in model.named_parameters():
@@ -65,14 +67,14 @@ def permuted(transformer: Transformer, order: Tensor) -> Transformer:
 
 
 def _positions(model: Transformer) -> Tensor:
-    """Returns the position encodings (positions, D) of a permuted model."""
+    """Returns the position encodings of a permuted model: (positions, D)."""
     if isinstance(model.positions, LearnedPositions):
         return model.positions.weight
     return sinusoids(POSITIONS, model.d_model)[:, channels(model.d_model)]
 
 
 def channels(d_model: int) -> Tensor:
-    """Returns the order in which the even channels, the sines, precede the odd channels: (D)."""
+    """Returns the indices of all even channels (sines), then of all odd channels (cosines): (D)."""
     return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
 
 

@@ -1,4 +1,4 @@
-"""Creates the README.md of an exported model, with its usage, training and scores."""
+"""Creates the README.md of an exported model, which describes its use, training and scores."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nmt.runs.run_directory import RunDirectory
 
 
 def model_card(model: LoadedModel) -> str:
-    """Returns Markdown with a metadata block for the Hugging Face Hub.
+    """Returns a model card in Markdown with a metadata block for the Hugging Face Hub.
 
-    If `nmt report` has stored scores in the run, the card contains these scores.
+    If `nmt report` has stored scores in the model's run, the model card contains the scores.
     """
     data, record = model.config.data, _record(model)
     pair = f"{data.source_language}-{data.target_language}"

@@ -1,4 +1,4 @@
-"""Converts a tokenizer to the format of the `tokenizers` library; token ids do not change."""
+"""Converts a tokenizer to the format of the `tokenizers` library without changing token ids."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _INVISIBLE = r"\x{ad}\x{200b}\x{2060}"
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    """Returns a tokenizer of the `tokenizers` library, which also normalizes text and appends EOS.
+    """Returns a `tokenizers.Tokenizer` that normalizes, encodes and decodes text and appends EOS.
 
     Raises:
-        InputError: the tokenizer has symbols. The library splits text around symbols differently
-            from nmt.
+        InputError: the tokenizer has symbols, around which the `tokenizers` library splits text
+            differently from nmt.
     """
     from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Theirs
@@ -48,7 +48,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
         normalizers.Prepend(_SPACE_SIGN),
         replace(" ", _SPACE_SIGN),
     ])  # fmt: skip
-    # splits before spaces, because no token crosses a space
+    # splits text before each space, because no token extends beyond a space
     found.pre_tokenizer = pre_tokenizers.Split(_SPACE_SIGN, "merged_with_next")
     found.decoder = decoders.Sequence([
         decoders.Replace(_SPACE_SIGN, " "),
@@ -80,7 +80,7 @@ def _cleaning() -> list[tokenizers.normalizers.Normalizer]:
 
 
 def _merges(pieces: list[str]) -> list[tuple[str, str]]:
-    """Returns all pairs of pieces that form another piece, ordered by the id of that piece."""
+    """Returns all pairs of pieces that form another piece, ordered by the id of the new piece."""
     known = set(pieces[UNK_ID + 257 :])
     return [
         (piece[:at], piece[at:])

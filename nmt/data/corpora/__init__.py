@@ -1,10 +1,11 @@
-"""Reads parallel text as streams of pairs, without changing the text.
+"""Reads parallel corpora as streams of sentence pairs, without changing the text.
 
-A corpus is an entry in `data.train`, `data.validation` or `data.test`. Each kind of corpus is a
-subclass of `Kind` in a module of this package. A new kind needs a module, an entry in `_KINDS` and
-a line in `nmt.config.settings`. A setting NAME_column specifies the table column or JSON key whose
-values become the column NAME of the pairs. Unreadable input raises an error that names the file and
-the line. The readers skip no line and clean no text.
+A corpus is an entry in `data.train`, `data.validation` or `data.test`. Each kind of corpus is
+implemented by a subclass of `Kind` in a separate module of this package. A new kind of corpus needs
+a module, an entry in `_KINDS` and a line in `nmt.config.settings`. A setting with a name of the
+form NAME_column specifies the table column or JSON key whose values become the column NAME of the
+pairs. If the input cannot be read, the error message names the file and the line. The readers
+neither skip lines nor clean the text.
 """
 
 from collections.abc import Iterator
@@ -30,22 +31,23 @@ _KINDS: dict[str, Kind] = {
 
 
 def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
-    """Yields the pairs of a corpus in order, without normalizing them.
+    """Yields the pairs of a corpus in corpus order, without normalizing them.
 
     Args:
         corpus: an entry in `data.train`, `data.validation` or `data.test`.
-        data: section `data` of the configuration, which names the two languages.
-        split: the list in `data` that contains the entry (`train`, `validation` or `test`).
+        data: the section `data` of the configuration, which specifies the two languages.
+        split: name of the list in `data` that contains `corpus`: train, validation or test.
 
     Raises:
-        InputError: the input cannot be read. The message names the file and the line. The error is
-            raised when the faulty line is read, but `check_corpus` finds most problems in advance.
+        InputError: the corpus cannot be read. The message names the file and the line. The error is
+            raised when the iteration reaches the faulty line, but `check_corpus` finds most
+            problems in advance.
     """
     return _nonempty(corpus, _KINDS[corpus.kind()].pairs(corpus.settings, data, split))
 
 
 def read_chunks(corpus: Corpus, data: Data, split: str, size: int) -> Iterator[Chunk]:
-    """Yields the pairs of a corpus in chunks of at most `size` pairs, to pass to other processes.
+    """Yields chunks of at most `size` pairs of a corpus, which can be sent to other processes.
 
     Raises:
         InputError: see `read_corpus`.
@@ -54,7 +56,7 @@ def read_chunks(corpus: Corpus, data: Data, split: str, size: int) -> Iterator[C
 
 
 def _nonempty(corpus: Corpus, items: Iterator[T]) -> Iterator[T]:
-    """Yields the items of a corpus; raises InputError if there are none."""
+    """Yields the items of a corpus; raises InputError if the corpus is empty."""
     for path in _KINDS[corpus.kind()].paths(corpus.settings):
         check_regular(Path(path))
     item = None
@@ -70,7 +72,7 @@ def with_prefix(prefix: str | None, source: str) -> str:
 
 
 def without_prefix(prefix: str | None, source: str) -> str:
-    """Removes the prefix that `with_prefix` prepended."""
+    """Removes the prefix that `with_prefix` prepended to a source."""
     return source if prefix is None else source.removeprefix(f"{prefix} ")
 
 
@@ -83,13 +85,13 @@ def input_files(corpus: Corpus) -> list[Path]:
     """Returns the local files of a corpus; a demo corpus or a dataset on the Hub has none.
 
     Raises:
-        InputError: a file does not exist, or is a pipe or device.
+        InputError: a file does not exist, or it is a pipe or a device.
     """
     return folder_files(corpus.settings) if corpus.kind() == "hub" else _named_files(corpus)
 
 
 def check_corpus(corpus: Corpus, data: Data) -> None:
-    """Checks a corpus before anything is written; downloads it if it is on the Hugging Face Hub.
+    """Checks a corpus before `nmt prepare` writes any files; a corpus on the Hub is downloaded.
 
     Raises:
         InputError: a file, a dataset or a column is missing, a text file is empty, or the two text

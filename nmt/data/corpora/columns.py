@@ -19,7 +19,7 @@ _SENTENCES = ("source", "target")
 
 
 def columns_of(settings: Section) -> dict[str, Any]:
-    """Maps NAME to the value of the setting NAME_column, for each such setting that is not null."""
+    """Maps NAME to the value of each setting NAME_column that is not null."""
     return {
         key.removesuffix(_SUFFIX): name
         for key, name in settings
@@ -28,14 +28,15 @@ def columns_of(settings: Section) -> dict[str, Any]:
 
 
 def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
-    """Returns the pair in a row of a table or in a JSON object.
+    """Returns the sentence pair in a table row or a JSON object.
 
     Args:
-        row: the value of each column of the pair, by name.
-        where: name of the file and number of the line or row, for messages.
+        row: maps the name of each column of the pair to its value.
+        where: the file name and the line or row number, for error messages.
 
     Raises:
-        InputError: a side is not text, or another value is not a valid number.
+        InputError: the source or the target is not text, or the value of another column is not a
+            finite, non-negative number.
     """
     columns = {column: _number(row, column, where) for column in row if column not in _SENTENCES}
     return Pair(_text(row, "source", where), _text(row, "target", where), columns)
@@ -51,7 +52,7 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
 
 
 def _number(row: Mapping[str, Any], column: str, where: str) -> float:
-    """Returns a non-negative number, rounded to fp32 because the loss is computed in fp32."""
+    """Returns the number in a column, rounded to fp32 because the loss is computed in fp32."""
     value = row[column]
     try:
         is_odd = isinstance(value, bool) or re.search(r"[^ -^`-~]", str(value))  # such as 1_0
@@ -79,14 +80,15 @@ def leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ..
 
 
 def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[str, Sequence[str]]:
-    """Returns the path of each given column in a schema.
+    """Maps each column of the pairs to its path in a schema.
 
     Args:
-        columns: the result of `columns_of`; its values are dotted names in the schema.
-        where: name of the file, for messages.
+        columns: the result of `columns_of`, whose values are dotted paths in the schema.
+        where: name of the file, for error messages.
 
     Raises:
-        InputError: a column is missing or ambiguous, or source or target is not text.
+        InputError: a column is missing or ambiguous, or the type of the source or target column is
+            not text.
     """
     found, paths = leaves(schema), dict[str, Sequence[str]]()
     for column, dotted in columns.items():
@@ -107,7 +109,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
 def pairs_of_table(
     batches: Iterator[pa.Table | pa.RecordBatch], paths: Mapping[str, Sequence[str]], where: str
 ) -> Iterator[TextPair]:
-    """Yields one pair per row of a table from the columns in `paths`, which `resolve` returned."""
+    """Yields one sentence pair per table row, read from the columns at `paths` (see `resolve`)."""
     number = 0  # number of the row
     for batch in batches:
         values = [_values(batch, path, where) for path in paths.values()]

@@ -1,4 +1,4 @@
-"""Generates pairs with the demo grammar."""
+"""Generates sentence pairs with the built-in demo grammar."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from nmt.errors import InputError
 
 
 class Demo(Kind):
-    """A corpus that the built-in demo grammar generates; it needs no files."""
+    """A corpus that the built-in demo grammar generates without any input files."""
 
     def paths(self, settings: DemoPairs) -> list[str]:
         return []
@@ -34,8 +34,8 @@ class Demo(Kind):
     def chunks(self, settings: DemoPairs, data: Data, split: str, size: int) -> Iterator[Chunk]:
         """Yields chunks that generate their pairs during iteration.
 
-        Generating a pair takes ten times as long as cleaning it. Therefore each chunk is generated
-        in the process that cleans it.
+        Each chunk is generated in the process that cleans it, because generating a pair takes ten
+        times as long as cleaning it.
         """
         self.check(settings, data)
         is_english_first = data.source_language == "en"
@@ -46,7 +46,7 @@ class Demo(Kind):
 
 @dataclass(frozen=True)
 class _Chunk:
-    """The pairs `first` to `last` - 1 of a demo corpus; each iteration generates them again."""
+    """The pairs `first` to `last` - 1 of a demo corpus, which every iteration generates again."""
 
     seed: int
     split: str

@@ -23,7 +23,7 @@ class Hub(Kind):
         return " ".join(filter(None, (settings.hub, settings.name, settings.split)))
 
     def check(self, settings: config.Hub, data: Data) -> None:
-        """Downloads the dataset, and checks that it has the required columns."""
+        """Loads the dataset, and checks that it has the required columns."""
         _paths(_load(settings), settings, data)
 
     def pairs(self, settings: config.Hub, data: Data, split: str) -> Pairs:
@@ -48,10 +48,10 @@ def _where(settings: config.Hub) -> str:
 
 
 def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence[str]]:
-    """Maps each column of the pairs to its path in the schema of the dataset.
+    """Maps each column of the pairs to its path in the dataset's schema.
 
-    By default, the names of the source column and the target column are the language codes. The
-    columns may be fields of a struct `translation`.
+    By default, the language codes are the names of the source column and the target column. Both
+    columns may also be fields of a struct named `translation`.
     """
     schema = dataset.data.schema
     known = {".".join(path) for path, _ in leaves(schema)}
@@ -101,7 +101,7 @@ def _load(settings: config.Hub) -> Any:
 
 
 def _version(file: Path) -> tuple[int, int]:
-    """Returns the size and modification time of a file, to detect whether it was changed."""
+    """Returns the size and modification time of a file, which reveal most changes to the file."""
     status = file.stat()
     return status.st_size, status.st_mtime_ns
 

@@ -12,7 +12,7 @@ from nmt.storage.opening import read_lines
 
 
 class Jsonl(Kind):
-    """A corpus in a JSON Lines file; a missing key is detected only when its line is read."""
+    """A corpus in a JSON Lines file; a line that lacks a key raises an error when it is read."""
 
     def pairs(self, settings: ColumnsFile, data: Data, split: str) -> Pairs:
         path, columns = Path(settings.path), columns_of(settings)
@@ -29,7 +29,7 @@ class Jsonl(Kind):
 
 
 def _value(row: Any, dotted: str, where: str) -> Any:
-    """Returns the value of a key; dots separate nested keys, unless `row` has the whole key."""
+    """Returns the value of a key in `row`; if `row` lacks a key with dots, the dots nest keys."""
     value = row
     for key in [dotted] if isinstance(row, dict) and dotted in row else dotted.split("."):
         if not isinstance(value, dict) or key not in value:

@@ -19,9 +19,10 @@ class Chunk(Protocol):
 
 
 class Kind:
-    """A kind of corpus; the default methods are for a single file at `settings.path`.
+    """A kind of corpus; by default, a corpus consists of a single file at `settings.path`.
 
-    The argument `settings` of each method is the value of the kind's key in a corpus entry.
+    The argument `settings` of each method is the property `settings` of a corpus entry (see
+    `nmt.config.Corpus`).
     """
 
     def paths(self, settings: Any) -> list[str]:
@@ -36,11 +37,11 @@ class Kind:
         """Raises InputError for problems that can be found without reading the whole corpus."""
 
     def pairs(self, settings: Any, data: Data, split: str) -> Pairs:
-        """Yields the pairs in order, unchanged; raises InputError if a line cannot be read."""
+        """Yields the pairs unchanged and in order; raises InputError if a line cannot be read."""
         raise NotImplementedError
 
     def chunks(self, settings: Any, data: Data, split: str, size: int) -> Iterator[Chunk]:
-        """Yields the pairs in chunks of at most `size` pairs."""
+        """Yields the pairs of a corpus in chunks of at most `size` pairs."""
         chunk: list[TextPair] = []
         characters = 0
         for pair in self.pairs(settings, data, split):

@@ -10,7 +10,7 @@ from nmt.storage.opening import read_lines
 
 
 class Tsv(Kind):
-    """A corpus in a TSV file; a missing column is detected only when its line is read."""
+    """A corpus in a TSV file; a line that lacks a column raises an error when it is read."""
 
     def pairs(self, settings: TsvFile, data: Data, split: str) -> Pairs:
         path, columns = Path(settings.path), columns_of(settings)

@@ -1,8 +1,8 @@
-"""Collects all files under their final names and writes the manifest.
+"""Collects all files of the prepared data under their final names, and writes the manifest.
 
-Input: the shards of token ids, the tokenizer and the corpora in `data.test`. Output: the folder
-`Job.final` with the splits, the tokenizer and the raw text of the test set. The folder is complete
-once it has a manifest.
+The stage reads the shards of token ids, the tokenizer and the corpora in `data.test`. The stage
+writes the folder `Job.final`, which contains the splits, the tokenizer and the raw text of the test
+set. `Job.final` is complete once it contains a manifest.
 """
 
 import shutil
@@ -37,14 +37,14 @@ def assemble(
 
     Args:
         text: the shards of cleaned text, whose counts are written to the manifest.
-        tokens: the shards of token ids, which are linked into the folder.
+        tokens: the shards of token ids, which are linked into `Job.final`.
         warnings: the result of `inspect_corpora`, which is written to the manifest.
 
     Returns:
         The manifest.
 
     Raises:
-        InputError: no training pair is left.
+        InputError: cleaning and encoding have dropped all training pairs.
     """
     if job.final.exists():  # from an interrupted call
         shutil.rmtree(job.final)
@@ -75,7 +75,7 @@ def assemble(
 
 
 def _collect(job: Job, split: str, tokens: Shards) -> list[dict[str, Any]]:
-    """Links a split's token shards into the final folder; returns their manifest entries."""
+    """Links a split's shards of token ids into `Job.final`, and returns their manifest entries."""
     found = [shard for shard in tokens if shard.counts["pairs"]]
     folder = job.final / split
     names = [f"data-{i:05}-of-{len(found):05}.arrow" for i in range(len(found))]

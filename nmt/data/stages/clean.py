@@ -1,8 +1,8 @@
-"""Turns corpora into shards of normalized pairs, and counts the dropped pairs by rule.
+"""Converts corpora to shards of normalized pairs, and counts the pairs that each rule drops.
 
-Input: the corpora. Output, in `Job.text`: the shards of each corpus with their counts, and a marker
-file with the number of shards, which is written last. Validation and test sets are cleaned first,
-because training pairs that leak a validation or test pair are dropped.
+The stage reads the corpora and writes the shards of each corpus with their counts to `Job.text`.
+After the last shard of a corpus, a marker file with the number of shards is written. Validation and
+test sets are cleaned first, because training pairs that leak a validation or test pair are dropped.
 """
 
 from collections import Counter
@@ -67,10 +67,11 @@ def _clean_corpus(
 
 
 def _held_out_pairs(shard: FinishedShard) -> Iterator[tuple[str, str]]:
-    """Yields the pairs that `clean_shard` wrote, without the prefix.
+    """Yields the pairs that `clean_shard` wrote, without the prefix of the corpus.
 
-    If the corpus has a prefix, each pair is also yielded with source and target exchanged. The
-    prefix may select a translation direction, and training text may be in the opposite direction.
+    If the corpus has a prefix, each pair is also yielded with source and target exchanged, because
+    the prefix may select a translation direction and training text may be in the opposite
+    direction.
     """
     batch, prefix = shards.read_text(shard.path), shard.entry.corpus.source_prefix
     sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())
@@ -91,12 +92,12 @@ def clean_shard(
     The additional columns of a pair are not changed.
 
     Args:
-        pairs: the pairs as read from the corpus.
-        held_out: the pairs that training pairs must not leak. If None, `pairs` are validation or
-            test pairs, which are dropped only if a side is empty.
-        output: path of the Arrow file. The counts are written to a file beside the Arrow file (see
-            `finish`).
-        source_prefix: prefix that is prepended to each source after the rules are applied.
+        pairs: pairs of the corpus, which have not been normalized yet.
+        held_out: the validation and test pairs that training pairs must not leak. If None, `pairs`
+            are validation or test pairs, which are dropped only if a side is empty.
+        output: path of the Arrow file to write. The counts are written to a file beside the Arrow
+            file (see `finish`).
+        source_prefix: prefix to prepend to each source after the cleaning rules have been applied.
     """
     counts: Counter[str] = Counter()
     kept = []

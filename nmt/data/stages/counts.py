@@ -11,7 +11,7 @@ from nmt.errors import InputError, Note
 
 
 def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
-    """Returns the sums of the shards' counts, with the number of kept pairs under "kept"."""
+    """Sums the counts of shards, and adds the number of kept pairs as the count "kept"."""
     total: Counter[str] = Counter()
     for shard in shards:
         total.update(shard.counts)
@@ -20,7 +20,7 @@ def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
 
 
 def in_targets(symbol: str) -> str:
-    """Returns the name of the count of shards whose targets contain a symbol."""
+    """Returns the name of the counter for shards whose targets contain a symbol."""
     return f"{symbol} in targets"
 
 
@@ -54,7 +54,7 @@ def facts_of(entry: CorpusEntry, counts: Counter[str]) -> dict[str, Any]:
 
 
 def report_counts(job: Job, counts: Sequence[Counter[str]], note: Note) -> None:
-    """Prints the counts of the corpora as a table with a row per rule and a column per corpus."""
+    """Prints a table of counts with one row per cleaning rule and one column per corpus."""
     rows = {"pairs read": "read"} | {rule: rule for rule in cleaning.RULES}
     rows |= {"pairs kept": "kept"} | {f"repaired: {kind}": kind for kind in cleaning.REPAIRS}
     cells = [["", *(entry.title for entry in job.entries)]]

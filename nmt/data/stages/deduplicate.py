@@ -1,7 +1,7 @@
-"""Removes duplicate training pairs, within a corpus and across corpora.
+"""Finds duplicate training pairs within a corpus and across corpora.
 
-The first of several equal pairs is kept. Input: the hashes in the shards of training text. Output:
-the file kept.npy in `Job.text`.
+Of several equal pairs, only the first pair is kept. The stage reads the hashes in the shards of
+training text and writes the file kept.npy in `Job.text`.
 """
 
 import io
@@ -18,7 +18,7 @@ KeptText = Sequence[tuple[FinishedShard, np.ndarray]]
 
 
 def deduplicate(job: Job, text: Shards) -> KeptText:
-    """Returns each shard of training text with a mask of the pairs that are kept: (pairs,) bool."""
+    """Returns each shard of training text with a mask of the pairs to keep: (pairs,) bool."""
     path = job.text / "kept.npy"
     hashes = [shards.read_text(shard.path).column("hash").to_numpy() for shard in text]
     if not is_finished(path):

@@ -1,8 +1,8 @@
-"""Turns shards of text into shards of token ids.
+"""Converts shards of text to shards of token ids.
 
-Input: the shards of text for training and validation, the masks of the kept training pairs, and the
-tokenizer. Output: the same shards as token ids in `Job.tokens`, each with a file of counts. Test
-sets are not encoded.
+The stage reads the shards of training and validation text, the masks of the kept training pairs,
+and the tokenizer. For each shard of text, the stage writes a shard of token ids and a file of
+counts to `Job.tokens`. Test sets are not encoded.
 """
 
 import math
@@ -71,12 +71,12 @@ def encode_shard(
 
     Args:
         text: path of a file that `shards.write_text` wrote.
-        kept: (pairs,) bool, a mask of the pairs to encode, or None for all pairs.
+        kept: (pairs,) bool, a mask of the pairs to encode, or None to encode all pairs.
         tokenizer: the tokenizer for both sides.
         max_length: maximum number of tokens per side, including EOS, or None for no limit. Longer
             pairs are dropped.
-        output: path of the Arrow file, which is not written if no pair is left. The counts are
-            written to a file beside the Arrow file (see `finish`).
+        output: path of the Arrow file, which is not written if all pairs are dropped. The counts
+            are written to a file beside the Arrow file (see `finish`).
     """
     batch, limit = shards.read_text(text), math.inf if max_length is None else max_length
     rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)
@@ -103,7 +103,7 @@ def encode_shard(
 
 
 def _encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> Iterator[TokenPair]:
-    """Yields the pairs as token ids, with the same additional columns."""
+    """Yields the encoded pairs, with their additional columns unchanged."""
     sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
     for pair, encoded in zip(pairs, tokenizer.encode_pairs(*sides), strict=True):
         yield replace(encoded, columns=pair.columns)

@@ -1,6 +1,6 @@
 """Checks the first pairs of each corpus before the slow stages run.
 
-Input: the corpora. Output: warnings, for the user and the manifest.
+The stage returns warnings, which are shown to the user and written to the manifest.
 """
 
 from itertools import islice
@@ -16,7 +16,7 @@ def inspect_corpora(job: Job, note: Note) -> list[str]:
     """Warns about text in the wrong language and about training text that looks faulty.
 
     Returns:
-        The warnings, which have also been passed to `note`.
+        The warnings, which the function has also passed to `note`.
 
     Raises:
         InputError: a corpus cannot be read.
@@ -39,7 +39,7 @@ def inspect_corpora(job: Job, note: Note) -> list[str]:
 
 
 def _sample(job: Job, entry: CorpusEntry) -> languages.Sample:
-    """Returns the name of a corpus and its first pairs, normalized and without empty pairs."""
+    """Returns a corpus's name and its first pairs after normalization, without empty pairs."""
     pairs = read_corpus(entry.corpus, job.data, entry.split)
     normal = (tuple(map(cleaning.normalize, pair)) for pair in islice(pairs, SAMPLE_PAIRS))
     kept = [pair for pair in normal if not cleaning.is_empty(*pair)]

@@ -25,15 +25,15 @@ class CorpusEntry:
 
     @property
     def title(self) -> str:
-        """Returns the corpus's name for messages, such as "train 1"."""
+        """The name of the corpus in messages, such as "train 1"."""
         return f"{self.split} {self.number + 1}"
 
     def shard(self, folder: Path, index: int) -> Path:
-        """Returns the path in `folder` of the corpus's shard with the given index."""
+        """Returns the path in `folder` of the corpus's shard number `index`."""
         return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
 
     def marker(self, folder: Path) -> Path:
-        """Returns the path of the marker file with the number of shards, which is written last."""
+        """Returns the path of the marker file, which is written after all shards of the corpus."""
         return folder / f"{self.split}-{self.number:03}.json"
 
 
@@ -68,12 +68,12 @@ class Job:
     processes: int = 1  # maximum number of processes; does not affect the result
 
     def of(self, split: str) -> list[CorpusEntry]:
-        """Returns the corpora of a split, in order."""
+        """Returns the corpora of a split in their configured order."""
         return [entry for entry in self.entries if entry.split == split]
 
     @property
     def work(self) -> Path:
-        """The folder with all intermediate files."""
+        """The folder that contains all intermediate files."""
         return self.directory / WORK
 
     @cached_property
@@ -83,34 +83,34 @@ class Job:
 
     @cached_property
     def text(self) -> Path:
-        """The folder with the shards of cleaned text."""
+        """The folder that contains the shards of cleaned text."""
         recipe, inputs = self.origin["recipe"], self.origin["inputs"]
         data = {k: v for k, v in self.origin["settings"]["data"].items() if k != "max_length"}
         return self.work / f"text-{short_hash([recipe, data, inputs])}"
 
     @cached_property
     def tokenizer(self) -> Path:
-        """The path of the tokenizer."""
+        """The path of the tokenizer file."""
         given, settings = self.origin.get("given_tokenizer"), self.origin["settings"]["tokenizer"]
         return self.work / f"tokenizer-{short_hash([self.text.name, settings, given])}.model"
 
     @property
     def tokens(self) -> Path:
-        """The folder with the shards of token ids."""
+        """The folder that contains the shards of token ids."""
         return self.work / f"tokens-{self.origin_sha256[:12]}"
 
     @property
     def shortlist(self) -> Path:
-        """The path of the shortlist."""
+        """The path of the shortlist file."""
         return self.tokens / SHORTLIST
 
     @property
     def final(self) -> Path:
-        """The folder with the files that `publish` moves to the data directory."""
+        """The folder from which `publish` moves the final files to the data directory."""
         return self.tokens / "final"
 
     def remove_leftovers(self) -> None:
-        """Removes temporary files of processes that have ended, then empty folders in `work`."""
+        """Removes temporary files of processes that have exited, and empty folders in `work`."""
         atomic.remove_leftovers(self.directory)
         for folder in sorted([self.work, *self.work.rglob("*/")], reverse=True):  # deepest first
             atomic.remove_leftovers(folder)
@@ -119,22 +119,22 @@ class Job:
 
 
 def short_hash(value: Any) -> str:
-    """Returns 12 hexadecimal digits that identify a JSON value."""
+    """Returns the first 12 hexadecimal digits of the hash of a JSON value."""
     return manifest.value_hash(value)[:12]
 
 
 def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
-    """Writes NAME.json beside a file, to record that it is finished.
+    """Writes NAME.json beside a file to record that the file is finished.
 
     Args:
-        path: path of the file; the file may be missing if its shard is empty.
-        counts: numbers of pairs and tokens by name, such as "pairs" and "source_tokens".
+        path: path of the finished file, which may be missing if its shard is empty.
+        counts: maps names such as "pairs" and "source_tokens" to numbers of pairs or tokens.
     """
     save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
 
 
 def is_finished(path: Path) -> bool:
-    """Returns whether a file is unchanged since `finish` was called for it."""
+    """Returns whether `finish` was called for a file and the file has not changed since then."""
     note = load(path.with_suffix(".json"))
     return "sha256" in note and note["sha256"] == _hash(path)
 

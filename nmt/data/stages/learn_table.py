@@ -1,6 +1,6 @@
 """Learns a shortlist from the training pairs if `data.shortlist` is set.
 
-Input: the training shards of token ids. Output: `Job.shortlist`.
+The stage reads the training shards of token ids and writes `Job.shortlist`.
 """
 
 from nmt.data.shards import read_shard
@@ -11,7 +11,7 @@ from nmt.storage import atomic
 
 
 def learn_table(job: Job, training: Shards, note: Note) -> None:
-    """Learns and writes the shortlist if `data.shortlist` is set and the file is not finished."""
+    """Learns and writes the shortlist if `data.shortlist` is set, unless the file is finished."""
     if not job.data.shortlist or is_finished(job.shortlist):
         return
     note("Learning a shortlist.")

@@ -1,8 +1,8 @@
 """Moves the finished files into the data directory.
 
-Input: `Job.final`. Output: `Job.directory`. The former manifest is removed first and the new one is
-moved last, because data without a manifest counts as incomplete. Only files that nmt prepare
-created are replaced, and no link is followed.
+The stage moves the files in `Job.final` to `Job.directory`. The previous manifest is removed first
+and the new manifest is moved last, because data without a manifest counts as incomplete. Only files
+that nmt prepare created are replaced, and links are not followed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from nmt.storage.opening import entries
 _PUBLISHED = (TOKENIZER, SHORTLIST, TRAIN, VALIDATION, TEST_SET)  # in addition to the manifest
 _TEMPORARY = re.escape(atomic.PREFIX) + ".*"
 _SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|" + _TEMPORARY
-_ENTRIES = {  # regular expressions for the names of our files in each folder that is replaced
+_ENTRIES = {  # for each folder that is replaced: a regular expression for the files of nmt prepare
     TRAIN: _SPLIT,
     VALIDATION: _SPLIT,
     TEST_SET: r"source\.txt|target\.txt|" + _TEMPORARY,
@@ -29,7 +29,7 @@ _ENTRIES = {  # regular expressions for the names of our files in each folder th
 
 
 def refuse_what_is_not_ours(job: Job) -> None:
-    """Checks that `publish` would not replace files that nmt did not create.
+    """Checks that `publish` will not replace any files that nmt prepare did not create.
 
     Raises:
         InputError: a path to which `publish` or a stage would write is a link, or contains files
@@ -45,7 +45,7 @@ def refuse_what_is_not_ours(job: Job) -> None:
     ]
     if manifest.is_foreign(job.directory):
         others.append(job.directory / manifest.NAME)
-    # in this order: `publish` in another process moves the manifest before it removes the work
+    # The order matters: `publish` in another process moves the manifest before it removes `work`.
     if not (job.work.exists() or PreparedData.is_in(job.directory)):
         others += filter(os.path.lexists, (job.directory / name for name in _PUBLISHED))
     if others:
@@ -56,13 +56,13 @@ def refuse_what_is_not_ours(job: Job) -> None:
 
 
 def publish(job: Job, described: Collection[str]) -> None:
-    """Moves the files to their final paths, then removes `Job.work`.
+    """Moves the prepared data to its final paths, and then removes `Job.work`.
 
     If a call is interrupted, the next call of `publish` moves the remaining files.
 
     Args:
-        described: names of the files in the new manifest. Files of earlier prepared data that are
-            not among these names are removed.
+        described: names of the files that the new manifest lists. Files of previously prepared data
+            that the new manifest does not list are removed.
     """
     (job.directory / manifest.NAME).unlink(missing_ok=True)
     for name in (*_PUBLISHED, manifest.NAME):
@@ -77,8 +77,8 @@ def publish(job: Job, described: Collection[str]) -> None:
 
 
 def remove_work(job: Job) -> None:
-    """Removes `Job.work` if the previous call was killed after it had published the data."""
-    if job.tokens.exists():  # otherwise the work is from an interrupted call with other settings
+    """Removes `Job.work` if a previous `nmt prepare` was killed after it had published the data."""
+    if job.tokens.exists():  # otherwise, `work` is from an interrupted call with other settings
         # If the lock is held, another process is preparing the directory with other settings.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
             atomic.remove(job.work)

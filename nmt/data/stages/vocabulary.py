@@ -1,7 +1,7 @@
-"""Trains the tokenizer on a bounded sample of the kept text, unless a tokenizer is given.
+"""Trains a tokenizer on a sample of the kept text, or copies an existing tokenizer.
 
-Input: an existing tokenizer, or the training text and the masks of the kept pairs. Output:
-`Job.tokenizer`.
+The stage reads either an existing tokenizer or the training text and the masks of the kept pairs.
+The stage writes `Job.tokenizer`.
 """
 
 from collections.abc import Iterator
@@ -20,19 +20,19 @@ from nmt.errors import InputError, Note
 from nmt.storage import atomic
 from nmt.storage.opening import small_file
 
-SAMPLE_SENTENCES = 2_000_000  # maximum; half of the sentences are in each language
+SAMPLE_SENTENCES = 2_000_000  # maximum number; half of the sentences are in each language
 SAMPLE_BYTES = 300_000_000  # approximate maximum; training takes 3.5 times as much memory
-# With this much text or more, the tokenizer is trained in another process, because sentencepiece
-# does not free its memory, and reacts to a signal only after it has finished.
+# If the training text is at least this large, the tokenizer is trained in a separate process,
+# because sentencepiece does not free its memory and reacts to signals only after training.
 _LEARN_APART_BYTES = 20_000_000
 
 
 def learn_vocabulary(job: Job, text: KeptText, note: Note) -> Tokenizer:
-    """Trains the tokenizer or copies the given one, unless an earlier call has done so.
+    """Trains a tokenizer or copies the given tokenizer, unless an earlier call has done so.
 
     Raises:
-        InputError: the vocabulary size does not suit the text, or the vocabulary size or symbols of
-            the given tokenizer differ from the settings.
+        InputError: the vocabulary size is not possible with the training text, or the vocabulary
+            size or the symbols of the given tokenizer differ from the settings.
     """
     if not is_finished(job.tokenizer):
         _write_tokenizer(job, text, note)
@@ -41,11 +41,11 @@ def learn_vocabulary(job: Job, text: KeptText, note: Note) -> Tokenizer:
 
 
 def given_tokenizer(job: Job) -> Tokenizer | None:
-    """Returns the tokenizer to use instead of training one, or None.
+    """Returns the tokenizer to use instead of training one, or None if no tokenizer is given.
 
     Raises:
-        InputError: the given file cannot be used, or its vocabulary size or symbols differ from the
-            settings.
+        InputError: the given tokenizer cannot be used, or its vocabulary size or its symbols differ
+            from the settings.
     """
     settings = job.tokenizer_settings
     given = job.given_tokenizer or (Path(settings.model) if settings.model else None)
@@ -84,7 +84,7 @@ def _write_tokenizer(job: Job, text: KeptText, note: Note) -> None:
 
 
 def _adapted(path: Path) -> Tokenizer:
-    """Returns the SentencePiece model that `tokenizer.model` names, with the special ids of nmt."""
+    """Loads the SentencePiece model that `tokenizer.model` names, adapted to nmt's token ids."""
     try:
         return Tokenizer(adapted(small_file(path, MAX_MODEL_BYTES)))
     except ValueError as error:
@@ -103,7 +103,7 @@ def _text_bytes(text: KeptText) -> int:
 
 
 def _sample(text: KeptText) -> Iterator[str]:
-    """Yields the sentences to train the tokenizer on: both sides of evenly spaced kept pairs."""
+    """Yields both sides of evenly spaced kept pairs, on which the tokenizer is trained."""
     total = sum(int(np.count_nonzero(mask)) for _, mask in text)
     wanted = max(1, total * SAMPLE_BYTES // _text_bytes(text))
     wanted = min(total, SAMPLE_SENTENCES // 2, wanted)
