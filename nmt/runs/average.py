@@ -20,8 +20,8 @@ from nmt.storage.names import SHORTLIST, TOKENIZER
 def mean_weights(models: Iterable[OpenedModel]) -> tuple[dict[str, Tensor], list[OpenedModel]]:
     """Returns the mean of the weights of several models in fp32, and the models without weights.
 
-    The models may be checkpoints. If `models` is a generator, only the mean and the weights of one
-    model are in memory at the same time. If `models` is empty, both results are empty.
+    `models` may contain checkpoints. If `models` is a generator, only the mean and the weights of
+    one model are in memory at the same time. If `models` is empty, both results are empty.
 
     Raises:
         NoModelError: the sum of the weights exceeds the range of fp32.

@@ -74,7 +74,7 @@ class OpenedModel(FoundModel):
 
 
 def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
-    """Finds a model or checkpoint.
+    """Finds the model or checkpoint in a directory, without loading its weights.
 
     If `path` is a run directory, returns the finished model or the newest valid checkpoint,
     whichever was trained for more steps. If both were trained for the same number of steps, returns
@@ -296,7 +296,7 @@ def open_model(
     """Opens a model directory or checkpoint, and checks its files.
 
     Args:
-        content: the manifest in `folder`.
+        content: the content of the manifest in `folder`.
         with_optimizer: whether to also read the optimizer's state and verify state.json.
 
     Raises:

@@ -27,7 +27,7 @@ def owner(path: Path) -> Path | None:
     """Returns the run, model or data directory to which a file belongs, or None if there is none.
 
     Args:
-        path: the path of the file, with symbolic links resolved. The file does not need to exist.
+        path: the path of the file, which need not exist, with symbolic links resolved.
     """
     for folder in path.parents:
         is_run = (folder / names.CONFIG).is_file() and any(
@@ -124,7 +124,7 @@ class RunDirectory:
         return self.path / names.CHECKPOINTS
 
     def checkpoint(self, step: int) -> Path:
-        """Returns the path of the checkpoint for a step."""
+        """Returns the path of the directory for the checkpoint of `step`."""
         return self.checkpoints / f"step-{step:08d}"
 
     def by_step(self) -> list[tuple[int, Path]]:
@@ -187,9 +187,9 @@ class RunDirectory:
     def refuse_changes(self, config: Config, note: Note) -> None:
         """Raises InputError if `config` changes a setting that must stay the same during a run.
 
-        If the run has neither a finished model nor a checkpoint, all settings may change, and the
-        run starts over. In this case, `note` is called with a message for each changed setting that
-        would otherwise cause an error. Damaged checkpoints count as checkpoints.
+        If the run has neither a finished model nor a checkpoint, not even a damaged one, all
+        settings may change, and the run starts over. In this case, `note` is called with a message
+        for each changed setting that would otherwise cause an error.
         """
         if not self.config.exists():
             return
@@ -258,7 +258,7 @@ class RunIdentity:
         are missing or damaged, only the data is compared.
 
         Args:
-            content: the manifest in `folder`.
+            content: the content of the manifest in `folder`.
         """
         self.data_of(folder, content)
         recorded = content["files"].get(names.CONFIG, {}).get("sha256")
@@ -287,7 +287,7 @@ class RunIdentity:
         Returns None if the run directory contains no valid data manifest.
 
         Args:
-            content: the manifest in `folder`.
+            content: the content of the manifest in `folder`.
 
         Raises:
             NoModelError: the checkpoint or model was trained on other data than the run.

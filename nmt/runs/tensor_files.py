@@ -68,8 +68,8 @@ def read_tensors(
             parameter's shape, because fused optimizers would otherwise write out of bounds.
 
     Raises:
-        NoModelError: the file is damaged, or contains unexpected names or shapes, types other than
-            fp32, or values that are not finite.
+        NoModelError: the file is damaged, or contains tensors with unexpected names or shapes, with
+            types other than fp32, or with values that are not finite.
         OSError: the operating system cannot read the file.
     """
     try:

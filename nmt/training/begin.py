@@ -160,7 +160,8 @@ def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
 def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     """Returns the model and the optimizer, restored from a checkpoint or newly created.
 
-    Also applies the setting `training.deterministic` to PyTorch.
+    Also enables PyTorch's deterministic mode if `training.deterministic` is set, and disables it
+    otherwise.
 
     Args:
         start: the checkpoint to restore, or None for a new run. To free memory, the tensors are
@@ -199,7 +200,7 @@ def be_deterministic(wanted: bool) -> None:
 
 
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
-    """Returns the Transformer with its initial weights.
+    """Returns a Transformer with the weights with which training starts or continues.
 
     The weights are restored from `start` or copied from the model to fine-tune. If there is neither
     a checkpoint nor such a model, the weights are random.

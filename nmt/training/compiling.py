@@ -25,7 +25,7 @@ _VERSIONS = 32
 def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
     """Makes torch compile each layer when it is first called.
 
-    The names of parameters do not change.
+    Compilation does not change the names of parameters.
     """
     torch._dynamo.config.recompile_limit = _VERSIONS
     # Otherwise torch would split the graphs of layers at the bucket boundaries of

@@ -17,7 +17,7 @@ class Console:
 
     Args:
         step: the step of the checkpoint that the run resumes from, or 0 for a new run.
-        max_steps: the maximum number of steps of the run.
+        max_steps: the maximum number of steps in the run.
     """
 
     def __init__(self, step: int, max_steps: int):

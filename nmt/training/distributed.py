@@ -229,7 +229,7 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         timeout_s: the time in seconds after which a rank that does not respond is considered lost.
 
     Raises:
-        LostRankError: a rank was lost.
+        LostRankError: another rank exited without a report, or it is unreachable.
         InputError: the body of the `with` statement raised an InputError, an OSError or an
             out-of-memory error on this rank, or the processes cannot reach each other.
         ReportedElsewhereError: another rank reports the error that ended the run.
@@ -329,9 +329,8 @@ def _await_master(timeout_s: int) -> None:
 def _refuse_mute(master: tuple[str, int], timeout_s: int) -> None:
     """Raises OSError if the program at the main process's address does not answer.
 
-    A program other than torch may be listening at the address. torch may wait forever for its
-    answer, and signals are not handled in the meantime. A separate thread therefore waits for the
-    answer.
+    A program other than torch may be listening at the address. Because torch may wait forever for
+    an answer from such a program, without handling signals, a separate thread waits for the answer.
     """
     answered = threading.Event()
 

@@ -64,8 +64,8 @@ def choose_path(
 ) -> FastPath | None:
     """Selects the fastest execution path whose results agree with the reference implementation.
 
-    The results are compared on the first micro-batch of the step after `step`. The comparison does
-    not change weights, gradients or random states. All ranks choose the same path.
+    The results are compared on the first micro-batch of the step after `step`. Comparing the
+    results does not change weights, gradients or random states. All ranks choose the same path.
 
     Args:
         loss_module: the model and its loss, before layers are compiled.

@@ -21,7 +21,7 @@ from nmt.training.validation import Validation, validate
 
 
 def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: str) -> None:
-    """Writes the finished model, `RUN/model`.
+    """Writes the finished model to the directory `RUN/model`.
 
     Args:
         end: the setting that ended the run, which is written to log.jsonl.

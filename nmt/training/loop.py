@@ -225,10 +225,10 @@ def _after_a_discarded_pass(
 ) -> Iterator[LoadedStep]:
     """Returns an iterator over `steps`, after a backward pass whose gradients are discarded.
 
-    DistributedDataParallel rebuilds its buckets after the first backward pass. With three or more
-    ranks, the buckets determine the order in which the gradients of the ranks are added. Because
-    the first backward pass is discarded, a resumed run adds gradients in the same order as an
-    uninterrupted run.
+    DistributedDataParallel rebuilds its gradient buckets after the first backward pass. With three
+    or more ranks, the buckets determine the order in which the gradients of the ranks are added.
+    Because the first backward pass is discarded, a resumed run adds gradients in the same order as
+    an uninterrupted run.
     """
     first = next(steps)
     if training.run.ranks.world_size > 1:

@@ -1,11 +1,11 @@
 """Defines and creates optimizers, and saves and restores their states.
 
-No other module depends on the choice of the optimizer. `optimizer_step` sets the learning rate of
-the optimizer's parameter groups before each step. For each state of each parameter, a checkpoint
-contains a tensor named `STATE.PARAMETER` with the parameter's shape. When `nmt.runs` reads a
-checkpoint, it compares the names and shapes of these tensors with the parameters of the model. The
-optimizer's attribute `found_inf` is a scalar tensor on the device. As in PyTorch's fused
-optimizers, a step must not change anything if `found_inf` is not 0.
+Other modules do not depend on which optimizer is used. `optimizer_step` sets the learning rate of
+the optimizer's parameter groups before each step. A checkpoint contains a tensor for each optimizer
+state of each parameter. The tensor is named `STATE.PARAMETER` and has the shape of the parameter.
+When `nmt.runs` reads a checkpoint, it compares the names and shapes of these tensors with the
+parameters of the model. The optimizer's attribute `found_inf` is a scalar tensor on the device. As
+in PyTorch's fused optimizers, a step must not change anything if `found_inf` is not 0.
 """
 
 import math
@@ -173,7 +173,8 @@ def update_moving_average(optimizer: Optimizer) -> None:
     """Updates the moving average of the weights after a step, if `training.ema_decay` is set.
 
     After the first step, the moving average e is equal to the weights. After each later step, e
-    becomes decay * e + (1 - decay) * weights. If a step is skipped, e does not change.
+    becomes decay * e + (1 - decay) * weights. If a step is skipped, the moving average does not
+    change.
     """
     decay = optimizer.defaults[EMA]
     if decay is None:

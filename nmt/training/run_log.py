@@ -54,7 +54,7 @@ class RunLog:
             nothing is logged.
         step: the step of the checkpoint that the run resumes from, or 0 for a new run.
         validated: the step of the last validation that the checkpoint records.
-        max_steps: the maximum number of steps of the run.
+        max_steps: the maximum number of steps in the run.
         elapsed_s: the training time in seconds that the checkpoint records.
         hardware: the values of `device` and `world_size` that are added to every entry of
             log.jsonl.

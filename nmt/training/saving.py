@@ -49,7 +49,7 @@ class CheckpointWriter:
         """Saves the checkpoint of a step, and removes checkpoints that are no longer needed.
 
         Raises:
-            DivergedError: a weight is not finite. All ranks raise this error.
+            DivergedError: a weight is not finite. This error is raised on all ranks.
         """
         weights = transformer.state_dict()
         if not torch.stack([tensor.isfinite().all() for tensor in weights.values()]).all():
@@ -98,8 +98,8 @@ def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
     """Raises Stopped if a rank received a stop signal, once the main process has saved the step.
 
     Args:
-        signal_number: the number of the stop signal, or 0 if no rank received a stop signal. It
-            must be the same on all ranks.
+        signal_number: the number of the stop signal, or 0 if no rank received a stop signal. All
+            ranks must pass the same number.
     """
     if signal_number:
         run.ranks.wait()

@@ -22,7 +22,7 @@ def learning_rate(config: Config, step: int) -> float:
 
 
 def peak_step(config: Config) -> int:
-    """Returns the first step at the peak learning rate.
+    """Returns the first step with the peak learning rate.
 
     The learning rate peaks at the last step of the warm-up, or at the last step of a run that is
     shorter than the warm-up.

@@ -78,7 +78,7 @@ class InferenceCopy:
     On a GPU, the translator uses a bf16 copy of the model. All validations of a run use the same
     copy, so that its decode buffers and CUDA graphs are reused. Because CUDA graphs read weights at
     fixed addresses, new weights are copied into the same memory. On a CPU, the translator uses the
-    fp32 model itself.
+    fp32 model that is being trained.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class InferenceCopy:
         """Returns a translator with the current weights of `transformer`.
 
         Args:
-            transformer: the model that is being trained. It must be in evaluation mode.
+            transformer: the model that is being trained, which must be in evaluation mode.
             target_symbols: see `Translator.of`.
         """
         device, translator = transformer.embedding.device, self._translator
