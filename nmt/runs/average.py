@@ -1,4 +1,4 @@
-"""Averages the weights of checkpoints (§6.1), for a run's finished model and for `nmt average`."""
+"""Averages the weights of checkpoints, as described in §6.1 of the paper."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -18,10 +18,10 @@ from nmt.storage.names import SHORTLIST, TOKENIZER
 
 
 def mean_weights(models: Iterable[OpenedModel]) -> tuple[dict[str, Tensor], list[OpenedModel]]:
-    """Returns the mean weights of models or checkpoints, in fp32, and the models.
+    """Returns the mean of the weights of several models in fp32, and the models without weights.
 
-    The returned models have no weights. If `models` is a generator, memory therefore holds only the
-    mean and one model's weights. If there are no models, both results are empty.
+    `models` may contain checkpoints. If `models` is a generator, only the mean and the weights of
+    one model are in memory at the same time. If `models` is empty, both results are empty.
 
     Raises:
         NoModelError: the sum of the weights exceeds the range of fp32.
@@ -44,23 +44,23 @@ def mean_weights(models: Iterable[OpenedModel]) -> tuple[dict[str, Tensor], list
 
 
 def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
-    """Writes the mean of a run's last valid checkpoints as a model directory.
+    """Writes a model directory with the mean weights of a run's newest valid checkpoints.
 
-    Like `nmt train` at the end of a run, this function averages only the newest checkpoint and the
-    checkpoints at multiples of `training.checkpoint_every`. Checkpoints at other steps, which are
-    saved when a run is stopped or when a validation is the best so far, are ignored.
+    As at the end of `nmt train`, a checkpoint is averaged only if it is the run's newest checkpoint
+    or its step is a multiple of `training.checkpoint_every`. Checkpoints that were saved because
+    the run was stopped or because a validation was the best so far are ignored.
 
     Args:
-        last: number of checkpoints to average.
-        note: Called with a message for each checkpoint that is skipped.
+        last: the number of checkpoints to average.
+        note: a function that is called with a message for each checkpoint that is skipped.
 
     Returns:
-        The steps whose checkpoints were averaged, in ascending order.
+        The steps of the averaged checkpoints, in ascending order.
 
     Raises:
-        InputError: there are fewer than `last` valid checkpoints, or a model must not be written to
-            `output` (see `refuse_output`).
-        NoModelError: there is no valid checkpoint.
+        InputError: the run has fewer than `last` valid checkpoints, or `output` is not suitable for
+            a new model (see `refuse_output`).
+        NoModelError: the run has no valid checkpoint.
     """
     refuse_output(output)
     if not run.is_dir():
@@ -92,7 +92,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
 
 
 def finished_step(own: RunIdentity) -> int | None:
-    """Returns the step of a run's finished model, or None if there is no valid finished model."""
+    """Returns the step of a run's finished model, or None if the run has no valid one."""
     model = own.directory.model
     try:
         return open_in_run(own, model, manifest.read(model, "model")).step
@@ -108,11 +108,14 @@ def write_finished(
     facts: Mapping[str, Any],
     note: Note,
 ) -> None:
-    """Writes a run's finished model; first renames `model` if it contains files not created by nmt.
+    """Writes a run's finished model to the `model` directory of the run.
+
+    If an existing `model` directory contains anything other than the run's own model, the directory
+    is renamed and kept.
 
     Args:
         files, facts: see `save_model`.
-        note: Called with a warning if `model` is renamed.
+        note: a function that is called with a warning if an existing `model` directory is renamed.
     """
     run = own.directory
     new = atomic.aside(run.model, "new")
@@ -134,7 +137,7 @@ def write_finished(
 
 
 def _is_own_model(own: RunIdentity) -> bool:
-    """Returns whether the directory `model` contains the run's own model and no other files."""
+    """Returns whether the `model` directory contains the run's own model and no other files."""
     model = own.directory.model
     try:
         content = manifest.read(model, "model")

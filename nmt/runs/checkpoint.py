@@ -1,8 +1,8 @@
-"""Writes and reads training checkpoints: the weights, the optimizer's state, and the step.
+"""Writes, reads and removes training checkpoints.
 
-A checkpoint is a directory, such as `RUN/checkpoints/step-00001000/`, and is valid once it contains
-a manifest. A run resumes from the newest valid checkpoint; damaged checkpoints are reported but not
-removed.
+A checkpoint contains the weights, the optimizer's state and the training state. It is a directory,
+such as `RUN/checkpoints/step-00001000/`, and becomes valid when its manifest is written. A run
+resumes from its newest valid checkpoint. Damaged checkpoints are reported but not removed.
 """
 
 import os
@@ -31,8 +31,8 @@ from nmt.storage.atomic import aside, free_name, new_directory, remove_leftovers
 from nmt.storage.names import OPTIMIZER, STATE
 
 HASHES = ("tokenizer_sha256", "data_sha256")
-_STATE_SINCE = "state"  # key of the manifest (see `record_state`)
-_OPTIMIZER_STATES_KEPT = 2  # for the newest checkpoints; older checkpoints are only averaged
+_STATE_SINCE = "state"  # key in the manifest (see `record_state`)
+_OPTIMIZER_STATES_KEPT = 2  # number of checkpoints, the newest first
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Checkpoint:
     """The weights, the optimizer state and the training state in a checkpoint."""
 
     weights: dict[str, Tensor]
-    optimizer: dict[str, Tensor]  # by "STATE.PARAMETER", with the parameter's shape
+    optimizer: dict[str, Tensor]  # keys: "STATE.PARAMETER"; shaped like the parameter
     state: State
 
     @property
     def step(self) -> int:
-        """Returns the number of optimizer steps."""
+        """Returns the number of optimizer steps before the checkpoint."""
         return self.state.step
 
 
@@ -60,7 +60,7 @@ def save(
 
     Args:
         files: see `save_model`.
-        facts: entries for the manifest in addition to `step`.
+        facts: entries that are written to the manifest in addition to `step`.
     """
     path = run.checkpoint(checkpoint.step)
     if os.path.lexists(path):  # a damaged checkpoint, skipped when the run was resumed
@@ -73,9 +73,9 @@ def save(
 
 
 def record_state(run: RunDirectory, state: State) -> None:
-    """Replaces the state in a checkpoint that was already written.
+    """Replaces the training state in an existing checkpoint.
 
-    The new state is stored in the checkpoint's manifest, which is replaced atomically.
+    The new training state is stored in the checkpoint's manifest, which is replaced atomically.
     """
     folder = run.checkpoint(state.step)
     content = manifest.read(folder, "checkpoint")
@@ -83,24 +83,25 @@ def record_state(run: RunDirectory, state: State) -> None:
 
 
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
-    """Returns the steps of the checkpoints to average, newest first.
+    """Returns the steps whose checkpoints may be averaged, in descending order.
 
-    The steps are the multiples of `every` up to `last`, and `last` itself. Every run saves a
-    checkpoint at each of these steps. Checkpoints at other steps, for example where the run was
-    stopped, are not averaged, so that a resumed run ends with the same mean as an uninterrupted
-    run.
+    A checkpoint may be averaged if its step is `last` or a smaller multiple of `every`, because
+    every run saves a checkpoint at these steps. Checkpoints of other steps, such as the step at
+    which a run was stopped, are not averaged. A resumed run therefore has the same mean weights as
+    an uninterrupted run.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)
 
 
 def rotate(own: RunIdentity, newest: int, every: int, keep: int, best: int | None) -> None:
-    """Removes checkpoints that are no longer needed once the checkpoint of step `newest` exists.
+    """Removes checkpoints that are no longer needed after the checkpoint of step `newest` is saved.
 
-    Keeps the newest `keep` scheduled checkpoints, the best checkpoint, and checkpoints of other
-    runs. Also keeps checkpoints after step `newest`, which are damaged and were skipped when the
-    run was resumed. Only the newest two checkpoints keep their optimizer state. The optimizer
-    states of all other checkpoints are removed, together with their manifest entries.
+    Keeps the newest `keep` scheduled checkpoints (see `scheduled`), the best checkpoint, and
+    checkpoints of other runs. Checkpoints of steps after `newest` are also kept: they are damaged
+    and were skipped when the run was resumed. Of the run's own checkpoints, only the newest two
+    keep their optimizer states. All other optimizer states are removed, together with their
+    manifest entries.
     """
     run = own.directory
     remove_leftovers(run.checkpoints)
@@ -127,15 +128,16 @@ def rotate(own: RunIdentity, newest: int, every: int, keep: int, best: int | Non
 
 
 def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
-    """Reads the newest valid checkpoint; returns None if there is no checkpoint at all.
+    """Returns a run's newest valid checkpoint, or None if the run has no checkpoints.
 
     Args:
-        note: Called with a message for each checkpoint that is skipped.
+        note: a function that is called with a message for each checkpoint that is skipped.
 
     Raises:
-        NoModelError: there are checkpoints, but none is valid.
+        NoModelError: the run has checkpoints, but none of them is valid.
         LastingError: a checkpoint was written by a later version of nmt or cannot be opened. Such a
-            checkpoint is not skipped, because resuming from an older one would lose work.
+            checkpoint is not skipped, because resuming from an older checkpoint would discard
+            training steps.
     """
     skipped: list[Skipped] = []
     for _, folder in own.directory.by_step():
@@ -148,7 +150,7 @@ def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
 
 
 def _read(own: RunIdentity, folder: Path) -> Checkpoint:
-    """Reads a checkpoint to resume from; raises InputError if the checkpoint cannot be used."""
+    """Reads a checkpoint; raises InputError if training cannot resume from it."""
     content = manifest.read(folder, "checkpoint")
     if OPTIMIZER not in content["files"]:
         raise InputError(
@@ -171,13 +173,17 @@ def sound_checkpoints(
     every: int = 1,
     last: int | None = None,
 ) -> Iterator[OpenedModel]:
-    """Yields the newest valid scheduled checkpoints, newest first, and opens them one by one.
+    """Yields a run's newest valid checkpoints in descending order of their steps.
+
+    Each checkpoint is opened only when the generator is advanced to it.
 
     Args:
-        at_most: maximum number of checkpoints.
-        note: Called with a message for each checkpoint that is skipped.
-        every: interval of the schedule in steps (see `scheduled`); 1 selects all checkpoints.
-        last: last step of the schedule (see `scheduled`), or None for the newest step.
+        at_most: the maximum number of checkpoints to yield.
+        note: a function that is called with a message for each checkpoint that is skipped.
+        every: if greater than 1, checkpoints whose step is neither `last` nor a multiple of `every`
+            are not yielded (see `scheduled`).
+        last: the maximum step of a checkpoint to yield, or None for the step of the newest
+            checkpoint.
     """
     steps = [step for step, _ in own.directory.by_step()]
     found: list[int] = []  # steps

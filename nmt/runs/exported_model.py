@@ -1,4 +1,4 @@
-"""Reads a directory that `nmt export` has written for CTranslate2.
+"""Loads models that `nmt export` has written for CTranslate2.
 
 This module does not import torch, so that an exported model can be used without torch.
 """
@@ -18,12 +18,12 @@ from nmt.storage.names import CONFIG, CTRANSLATE2_WEIGHTS, TOKENIZER
 if TYPE_CHECKING:
     import ctranslate2
 
-KIND = "ctranslate2"  # the kind given in the manifest
+KIND = "ctranslate2"  # the value of `kind` in the manifest
 
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """An exported model that is ready to translate."""
+    """A model that was exported for CTranslate2 and has been loaded."""
 
     config: Config
     tokenizer: Tokenizer
@@ -33,7 +33,7 @@ class ExportedModel:
 
 
 def is_exported(path: str | Path) -> bool:
-    """Returns whether a directory contains a model for CTranslate2, even an incomplete one.
+    """Returns whether a directory contains a complete or incomplete model for CTranslate2.
 
     Raises:
         InputError: the operating system cannot access the directory, for example because its name
@@ -51,11 +51,11 @@ def is_exported(path: str | Path) -> bool:
 
 
 def refuse_unsupported(**given: object) -> None:
-    """Raises ArgumentError if an option that exported models do not support is given.
+    """Raises ArgumentError if an option is set that exported models do not support.
 
     Args:
-        given: the unsupported options, with their values. A false or empty value means that the
-            option is not given.
+        given: the values of the unsupported options. A false or empty value means that the option
+            is not set.
     """
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(
@@ -68,7 +68,7 @@ def read_exported_config(path: Path) -> Config:
     """Returns the configuration of an exported model.
 
     Raises:
-        NoModelError: a file is missing or damaged, or there is no manifest.
+        NoModelError: the configuration or the manifest is missing or damaged.
     """
     manifest.verify(path, manifest.read(path, KIND), (CONFIG,))
     try:
@@ -90,13 +90,13 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     """Loads an exported model.
 
     Args:
-        device: the device, such as "cpu", "cuda" or "cuda:1". None selects a GPU if CTranslate2
-            finds one, otherwise the CPU.
+        device: the device for the model, such as "cpu", "cuda" or "cuda:1". If `device` is None,
+            CTranslate2 uses a GPU if it finds one, and the CPU otherwise.
 
     Raises:
         InputError: the device does not exist, or CTranslate2 cannot load the model onto a GPU.
-        NoModelError: CTranslate2 cannot load the model onto the CPU, a file is missing or damaged,
-            or there is no manifest.
+        NoModelError: a file of the model is missing or damaged, or CTranslate2 cannot load the
+            model onto the CPU.
     """
     import ctranslate2
 

@@ -1,4 +1,7 @@
-"""Defines a model or checkpoint that was found but not yet loaded, without importing torch."""
+"""Defines `FoundModel`, which describes a model that has not been loaded.
+
+This module does not import torch.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +12,7 @@ from nmt.config import Config
 
 @dataclass(frozen=True)
 class FoundModel:
-    """The directory of a model or checkpoint, with its manifest and configuration."""
+    """The directory, the manifest and the configuration of a model or checkpoint."""
 
     directory: Path
     manifest: dict[str, Any]
@@ -17,5 +20,5 @@ class FoundModel:
 
     @property
     def step(self) -> int:
-        """Returns the number of optimizer steps."""
+        """Returns the number of optimizer steps that the model was trained for."""
         return int(self.manifest["step"])

@@ -1,10 +1,11 @@
-"""Reads and writes model directories: configuration, tokenizer and weights with a manifest.
+"""Reads and writes model directories.
 
-A model from an untrusted source may include a manifest that matches its files, so the manifest
-protects only against accidental damage. Three rules prevent a model from running code, crashing the
-process or filling the memory. The YAML parser rejects tags and aliases. The tokenizer must have the
-form that nmt writes. The names, types and shapes of the tensors must match the configuration; they
-are read before the tensors, from a header of limited size.
+A model directory contains a configuration, a tokenizer, weights and a manifest. The manifest
+reveals accidental damage but not malicious changes, because an attacker can also change the
+manifest. Three checks prevent a malicious model from running code, crashing the process or
+exhausting memory. First, the YAML parser rejects tags and aliases. Second, the tokenizer file is
+rejected unless nmt could have written it. Third, before any tensor is read, the names, types and
+shapes of all tensors are read from a header of limited size and compared with the configuration.
 """
 
 import os
@@ -44,17 +45,17 @@ from nmt.storage.names import (
 from nmt.storage.opening import entries
 
 T = TypeVar("T")
-_NEAREST = 3  # maximum number of similar paths in the message about a wrong path
+_NEAREST = 3  # maximum number of paths that are suggested instead of an incorrect path
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that is ready to translate."""
+    """A model that has been loaded and can translate."""
 
     config: Config
     tokenizer: Tokenizer
     transformer: Transformer  # in evaluation mode
-    step: int  # number of optimizer steps
+    step: int  # number of optimizer steps that the model was trained for
     directory: Path
     sha256: str  # hash of the files and manifest entries that determine translations
     target_symbols: Sequence[str] = ()  # symbols that occurred in the training targets
@@ -69,21 +70,24 @@ class OpenedModel(FoundModel):
     transformer: Transformer  # on the meta device
     shortlist: Shortlist | None  # None if the prepared data has no shortlist
     weights: dict[str, Tensor]  # finite, in fp32
-    optimizer: dict[str, Tensor] | None = None  # like `weights`; None unless requested
+    optimizer: dict[str, Tensor] | None = None  # finite, in fp32; None unless requested
 
 
 def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
-    """Finds a model or checkpoint.
+    """Finds the model or checkpoint in a directory, without loading its weights.
 
-    For a run directory, returns `model/` or the newest valid checkpoint, whichever has more steps.
-    If both have the same number of steps, returns `model/`.
+    If `path` is a run directory, returns the finished model or the newest valid checkpoint,
+    whichever was trained for more steps. If both were trained for the same number of steps, returns
+    the finished model.
 
     Args:
-        note: Called with messages that say which model of a run is used and which are skipped.
+        note: a function that is called with messages that say which model of a run is used and
+            which models are skipped.
 
     Raises:
-        InputError: `path` is missing, or was written by a later version of nmt (status 2).
-        NoModelError: `path` has no valid model (status 3).
+        InputError: no directory exists at `path`, or a later version of nmt wrote it (exit status
+            2).
+        NoModelError: the directory contains no valid model (exit status 3).
     """
 
     def found(folder: Path, content: dict[str, Any]) -> FoundModel:
@@ -94,14 +98,16 @@ def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
 
 
 def load_model(path: Path, *, device: torch.device, note: Note = lambda text: None) -> LoadedModel:
-    """Loads a model, checkpoint or run directory onto a device.
+    """Loads a model, a checkpoint or the newest model of a run onto a device.
 
     Args:
         note: see `find_model`.
 
     Raises:
-        InputError: `path` is missing, or was written by a later version of nmt (status 2).
-        NoModelError: a file is missing or damaged, or files do not belong together (status 3).
+        InputError: no directory exists at `path`, or a later version of nmt wrote it (exit status
+            2).
+        NoModelError: a file is missing or damaged, or the files belong to different models (exit
+            status 3).
     """
     opened = _first_sound(path, note, open_model, open_in_run)
     opened.transformer.load_state_dict(opened.weights, assign=True)
@@ -120,7 +126,7 @@ def _first_sound(
     use: Callable[[Path, dict[str, Any]], T],
     use_in_run: Callable[[RunIdentity, Path, dict[str, Any]], T],
 ) -> T:
-    """Calls `use` for a model or checkpoint, or `use_in_run` for the newest usable one in a run."""
+    """Calls `use` for a model or checkpoint, or `use_in_run` for a run's newest usable model."""
     try:
         is_directory = path.is_dir()
     except OSError as error:  # for example, the name is too long
@@ -147,7 +153,7 @@ def _first_sound(
 
 
 def _specify_another(path: Path) -> str:
-    """Returns the remedy for a wrong path, which lists nearby models, checkpoints or runs."""
+    """Returns a sentence that suggests models, checkpoints or runs instead of an incorrect path."""
     folder = next((each for each in (path, *path.parents) if each.is_dir()), Path())
     found: list[Path] = []
     with suppress(OSError, InputError):
@@ -161,7 +167,7 @@ def _specify_another(path: Path) -> str:
 
 
 def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Calls `use` for a model or checkpoint; tries again if `nmt train` replaced the directory."""
+    """Calls `use` for a model or checkpoint; retries if `nmt train` has replaced the directory."""
     while True:
         content = read_manifest(folder)
         try:
@@ -174,10 +180,10 @@ def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
 def _newest_sound(
     run: RunDirectory, note: Note, use: Callable[[RunIdentity, Path, dict[str, Any]], T]
 ) -> T:
-    """Returns the result of `use` for the newest model or checkpoint for which `use` succeeds.
+    """Calls `use` for a run's models, newest first, and returns the result of the first success.
 
-    If `use` fails for all directories, but `nmt train` has meanwhile removed or replaced one of
-    them, a newer directory exists, so the search starts again.
+    If all calls fail, but `nmt train` has removed or replaced a model in the meantime, the search
+    starts again, because a newer model exists.
     """
     while True:
         skipped: list[Skipped] = []
@@ -212,7 +218,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def refuse_exported(path: Path) -> None:
-    """Raises NoModelError for a model that `nmt export` wrote for another program."""
+    """Raises NoModelError if a directory contains a model that was exported for another program."""
     is_ours = (path / manifest.NAME).is_file() or RunDirectory(path).may_hold_models
     if is_exported(path):
         program, how = "CTranslate2", f'run "nmt translate {path}"'
@@ -224,7 +230,10 @@ def refuse_exported(path: Path) -> None:
 
 
 class Skipped(NamedTuple):
-    """An unusable model or checkpoint of a run; `str(skipped)` is a message for the user."""
+    """A model or checkpoint of a run that was skipped, and the problem that makes it unusable.
+
+    Calling `str` with this object returns a message for the user.
+    """
 
     folder: Path
     problem: str
@@ -237,14 +246,15 @@ class Skipped(NamedTuple):
 
 @contextmanager
 def skipping(folder: Path, skipped: list[Skipped]) -> Iterator[None]:
-    """Suppresses an InputError that the block raises, so that another model can be tried.
+    """Suppresses InputErrors in a `with` statement, so that another model can be tried.
 
     Args:
-        folder: the model or checkpoint that the block uses.
-        skipped: one entry is appended for each problem of the suppressed error.
+        folder: the model or checkpoint that is used in the body of the `with` statement.
+        skipped: a list to which one entry is appended for each problem of the suppressed error.
 
     Raises:
-        LastingError: the block raised a LastingError, after which no other model may be tried.
+        LastingError: the body of the `with` statement raised a LastingError, which is not
+            suppressed, because no other model may be used instead.
     """
     try:
         yield
@@ -257,12 +267,12 @@ def skipping(folder: Path, skipped: list[Skipped]) -> Iterator[None]:
 def open_in_run(
     own: RunIdentity, folder: Path, content: dict[str, Any], *, with_optimizer: bool = False
 ) -> OpenedModel:
-    """Opens a model or checkpoint of a run.
+    """Opens a model or checkpoint in a run, and checks that it belongs to the run.
 
     Raises:
-        NoModelError: a file is not valid (see `open_model`), a checkpoint's directory is named
-            after another step, or the model was trained with different settings or data than the
-            run.
+        NoModelError: a file is invalid (see `open_model`), the step in the name of a checkpoint's
+            directory is not the step in its manifest, or the model was trained with other settings
+            or data than the run.
         InputError: the operating system cannot read the directory.
     """
     try:
@@ -286,12 +296,12 @@ def open_model(
     """Opens a model directory or checkpoint, and checks its files.
 
     Args:
-        content: the manifest in `folder`.
-        with_optimizer: whether to also read the optimizer's state and check the state file.
+        content: the content of the manifest in `folder`.
+        with_optimizer: whether to also read the optimizer's state and verify state.json.
 
     Raises:
-        NoModelError: files differ from the manifest or do not belong together, or weights or
-            optimizer states are not finite (status 3).
+        NoModelError: a file is missing or differs from its manifest entry, the files belong to
+            different models, or a weight or an optimizer state is not finite (exit status 3).
     """
     others = {SHORTLIST} & content["files"].keys() | ({STATE} if with_optimizer else set())
     manifest.verify(folder, content, (CONFIG, TOKENIZER, *others))
@@ -323,13 +333,13 @@ def open_model(
 
 
 def tokenizer_to_fine_tune(config: Config) -> Path | None:
-    """Returns the tokenizer file of the model that `training.initialize_from` names, or None."""
+    """Returns the path of the initial model's tokenizer, or None if no model is fine-tuned."""
     origin = config.training.initialize_from
     return find_model(Path(origin)).directory / TOKENIZER if origin else None
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """Returns a sort key: by step, with the finished model after a checkpoint of the same step."""
+    """Returns a key that sorts models by step, and places a finished model after its checkpoint."""
     content, _ = candidate
     return content["step"], content["kind"] == "model"
 
@@ -342,12 +352,12 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 
 
 def new_transformer(config: Config) -> Transformer:
-    """Returns a Transformer with the settings of a configuration and uninitialized weights."""
+    """Returns a Transformer with the settings in `config` and uninitialized weights."""
     return Transformer(config.model, config.tokenizer.vocabulary_size, config.data.max_length)
 
 
 def _read_config(folder: Path) -> Config:
-    """Reads the configuration of a model directory; raises NoModelError if it is not valid."""
+    """Returns a model directory's configuration; raises NoModelError if the file is invalid."""
     try:
         return configuration.load_resolved(folder / CONFIG)
     except InputError as error:
@@ -355,14 +365,14 @@ def _read_config(folder: Path) -> Config:
 
 
 def model_files(tokenizer: bytes, shortlist: bytes | None) -> dict[str, bytes]:
-    """Returns the contents of a model's files by name, without configuration and weights."""
+    """Maps the names of a model's tokenizer file and any shortlist file to their contents."""
     return {TOKENIZER: tokenizer} | ({} if shortlist is None else {SHORTLIST: shortlist})
 
 
 def write_model_files(
     folder: Path, config: Config, files: Mapping[str, bytes], weights: Mapping[str, Tensor]
 ) -> None:
-    """Writes the configuration, the weights and `files` into an unfinished directory."""
+    """Writes a model's configuration, weights and other files, but not its manifest."""
     (folder / CONFIG).write_text(config.to_yaml(), encoding="utf-8")
     for name, data in files.items():
         (folder / name).write_bytes(data)
@@ -379,9 +389,10 @@ def save_model(
     """Writes a model directory atomically.
 
     Args:
-        path: an empty directory, or a path that does not exist.
+        path: the directory to write, which must be empty or not exist.
         files: see `model_files`.
-        facts: entries for the manifest, such as `step` and the hashes of the tokenizer and data.
+        facts: entries that are written to the manifest, such as `step` and the hashes of the
+            tokenizer and the data.
     """
     with new_directory(path) as folder:
         write_model_files(folder, config, files, weights)

@@ -1,4 +1,4 @@
-"""Defines the files in a run directory, and checks that a run keeps its settings and data."""
+"""Defines the layout of run directories, and checks that a run keeps its settings and data."""
 
 import hashlib
 import os
@@ -24,10 +24,10 @@ _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
 def owner(path: Path) -> Path | None:
-    """Returns the directory of the run, model or prepared data that a file belongs to, or None.
+    """Returns the run, model or data directory to which a file belongs, or None if there is none.
 
     Args:
-        path: path of the file, with links resolved; the file need not exist.
+        path: the path of the file, which need not exist, with symbolic links resolved.
     """
     for folder in path.parents:
         is_run = (folder / names.CONFIG).is_file() and any(
@@ -43,8 +43,9 @@ def owner(path: Path) -> Path | None:
 def refuse_output(path: Path) -> None:
     """Raises InputError if a model must not be written to `path`.
 
-    `path` must be missing or an empty directory (see `refuse_existing`), and outside the files and
-    directories that nmt manages in runs, models and prepared data (see `owner`).
+    A model may be written to a path that does not exist or is an empty directory (see
+    `refuse_existing`). The path must not be inside a directory that nmt manages in runs, models and
+    prepared data (see `owner`).
     """
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):
@@ -55,7 +56,7 @@ def refuse_output(path: Path) -> None:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The paths of the files in a run directory. The files may be missing or damaged."""
+    """The paths of the files in a run directory, whether or not the files exist."""
 
     path: Path
 
@@ -64,7 +65,7 @@ class RunDirectory:
 
     @classmethod
     def around(cls, folder: Path) -> "RunDirectory":
-        """Returns the run that contains a model or checkpoint directory."""
+        """Returns the run directory that contains a model or checkpoint."""
         above = folder.parent
         is_checkpoint = above.name == names.CHECKPOINTS and folder.name != names.MODEL
         return cls(above.parent if is_checkpoint else above)
@@ -74,37 +75,37 @@ class RunDirectory:
 
     @property
     def config(self) -> Path:
-        """The path of the resolved configuration."""
+        """The path of the run's resolved configuration."""
         return self.path / names.CONFIG
 
     @property
     def tokenizer(self) -> Path:
-        """The path of the tokenizer, which is a copy of the prepared data's tokenizer."""
+        """The path of the run's copy of the prepared data's tokenizer."""
         return self.path / names.TOKENIZER
 
     @property
     def log(self) -> Path:
-        """The path of the log, which contains a JSON object for each logged step or event."""
+        """The path of log.jsonl, which contains one JSON object for each logged step or event."""
         return self.path / names.LOG
 
     @property
     def tensorboard(self) -> Path:
-        """The directory of TensorBoard's event files."""
+        """The directory that contains the event files for TensorBoard."""
         return self.path / names.TENSORBOARD
 
     @property
     def model(self) -> Path:
-        """The directory of the finished model."""
+        """The directory that contains the finished model."""
         return self.path / names.MODEL
 
     @property
     def test_scores(self) -> Path:
-        """The path of the file in which `nmt report` keeps the finished model's test results."""
+        """The path of the file in which `nmt report` stores the finished model's test results."""
         return self.path / names.EVALUATION / names.TEST_SCORES
 
     @property
     def examples(self) -> Path:
-        """The path of the example sentences for `nmt serve` (see `nmt.serving.examples`)."""
+        """The path of the example sentences file for `nmt serve` (see `nmt.serving.examples`)."""
         return self.path / names.EVALUATION / names.EXAMPLES
 
     @property
@@ -114,20 +115,20 @@ class RunDirectory:
 
     @property
     def data_manifest(self) -> Path:
-        """The path of a copy of the manifest of the data that the run was trained on."""
+        """The path of the run's copy of the manifest of its prepared data."""
         return self.path / names.DATA_MANIFEST
 
     @property
     def checkpoints(self) -> Path:
-        """The directory of all checkpoints."""
+        """The directory that contains the run's checkpoints."""
         return self.path / names.CHECKPOINTS
 
     def checkpoint(self, step: int) -> Path:
-        """The directory of a step's checkpoint."""
+        """Returns the path of the directory for the checkpoint of `step`."""
         return self.checkpoints / f"step-{step:08d}"
 
     def by_step(self) -> list[tuple[int, Path]]:
-        """Returns the step and the path of each directory named like a checkpoint, newest first."""
+        """Returns the step and path of each directory named like a checkpoint, newest first."""
         found = []
         for path in entries(self.checkpoints):
             digits = _STEP.fullmatch(path.name)
@@ -142,29 +143,29 @@ class RunDirectory:
 
     @property
     def may_hold_models(self) -> bool:
-        """Returns whether the directory `checkpoints` or `model` exists, even if it is empty."""
+        """Returns whether the run has a `checkpoints` or `model` directory, which may be empty."""
         return self.checkpoints.is_dir() or self.model.is_dir()
 
     @property
     def is_run(self) -> bool:
-        """Returns whether the directory is a run, rather than a model or a checkpoint."""
+        """Returns whether this directory is a run directory, and not a model or checkpoint."""
         return self.config.is_file() and not (self.path / manifest.NAME).exists()
 
     def settings(self) -> Config:
-        """Reads the settings that the run was last started with; raises InputError on failure."""
+        """Returns the settings of the run's last start; raises InputError if they are not valid."""
         return configuration.load_resolved(self.config)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Creates the directory and locks it for one training process (see `atomic.lock`)."""
+        """Creates and locks the directory for one training process (see `atomic.lock`)."""
         return atomic.lock(self.path, "nmt train")
 
     def remove_leftovers(self) -> None:
-        """Removes unfinished files of killed training processes, including files in checkpoints."""
+        """Removes unfinished files that killed training processes left in the run directory."""
         for folder in (self.path, self.checkpoints, *(folder for _, folder in self.by_step())):
             atomic.remove_leftovers(folder)
 
     def identity(self) -> "RunIdentity":
-        """Reads the run's settings and the manifest of its data, which its models must match."""
+        """Reads the settings and the data manifest that the models of the run must match."""
         settings, data = b"", None
         with suppress(InputError, OSError):
             settings = small_file(self.config, _MAX_CONFIG_BYTES)
@@ -184,10 +185,11 @@ class RunDirectory:
                 )
 
     def refuse_changes(self, config: Config, note: Note) -> None:
-        """Raises InputError if `config` changes a setting of the run that must not change.
+        """Raises InputError if `config` changes a setting that must stay the same during a run.
 
-        If there is no model and no checkpoint, not even a damaged one, all settings may change. The
-        run then starts over, and `note` is called with a message for each such setting.
+        If the run has neither a finished model nor a checkpoint, not even a damaged one, all
+        settings may change, and the run starts over. In this case, `note` is called with a message
+        for each changed setting that would otherwise cause an error.
         """
         if not self.config.exists():
             return
@@ -209,9 +211,9 @@ class RunDirectory:
         )
 
     def refuse_other_data(self, hashes: Mapping[str, str]) -> None:
-        """Raises NoModelError if the run was trained on different data.
+        """Raises NoModelError if the run was trained on other data than the current prepared data.
 
-        The data manifest in the run directory identifies the data of the run.
+        `hashes` is compared with the data manifest in the run directory.
         """
         try:
             former = manifest.read(self.path, "data", names.DATA_MANIFEST)
@@ -226,10 +228,10 @@ class RunDirectory:
                 )
 
     def set_up(self, config: Config, tokenizer: bytes, data: dict[str, Any]) -> None:
-        """Writes the tokenizer, the manifest of the data and, if the run is new, the settings.
+        """Writes the tokenizer, the data manifest and, if the run is new, the settings of a run.
 
         Args:
-            tokenizer: the content of the tokenizer's file.
+            tokenizer: the content of the tokenizer file.
         """
         if not (self.config.exists() and self._has_begun()):
             self.record(config)
@@ -237,26 +239,26 @@ class RunDirectory:
         atomic.write_if_changed(self.data_manifest, manifest.file_of(data))
 
     def record(self, config: Config) -> None:
-        """Writes the settings with which the run continues."""
+        """Writes the run's current settings to its configuration file."""
         atomic.write_if_changed(self.config, config.to_yaml().encode())
 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """The settings and the data of a run, which its models and checkpoints must match."""
+    """The settings and the data manifest that the models and checkpoints of a run must match."""
 
     directory: RunDirectory
     settings: bytes  # the content of config.yaml; empty if it cannot be read
     data: dict[str, Any] | None  # the manifest of the prepared data; None if it cannot be read
 
     def refuse_foreign(self, folder: Path, content: dict[str, Any]) -> None:
-        """Raises NoModelError if a checkpoint or model was trained with different data or settings.
+        """Raises NoModelError if a model or checkpoint does not match the run's data and settings.
 
-        Settings in `MAY_CHANGE` and paths of data may differ. If the run's own settings are missing
-        or damaged, only the data is compared.
+        Settings in `MAY_CHANGE` and the paths of data files may differ. If the run's own settings
+        are missing or damaged, only the data is compared.
 
         Args:
-            content: the manifest in `folder`.
+            content: the content of the manifest in `folder`.
         """
         self.data_of(folder, content)
         recorded = content["files"].get(names.CONFIG, {}).get("sha256")
@@ -282,13 +284,13 @@ class RunIdentity:
     def data_of(self, folder: Path, content: dict[str, Any]) -> dict[str, Any] | None:
         """Returns the manifest of the data that a checkpoint or model was trained on.
 
-        Returns None if the run directory has no valid copy of the manifest.
+        Returns None if the run directory contains no valid data manifest.
 
         Args:
-            content: the manifest in `folder`.
+            content: the content of the manifest in `folder`.
 
         Raises:
-            NoModelError: the checkpoint or model was trained on different data than the run.
+            NoModelError: the checkpoint or model was trained on other data than the run.
         """
         found = content["data_sha256"]
         recorded = self.data["data_sha256"] if self.data else found

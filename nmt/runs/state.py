@@ -1,4 +1,4 @@
-"""Defines state.json, which a resumed run reads in addition to weights and optimizer state."""
+"""Defines state.json, the file that contains a checkpoint's training state."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,24 +21,24 @@ _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # names in messages
 
 Count = Annotated[int, Field(ge=0)]
-# The execution paths for training, fastest first (see `nmt.training.fast_paths`).
+# The possible execution paths for training, fastest first (see `nmt.training.fast_paths`).
 FastPath = Literal["flex", "compiled", "eager", "plain"]
 
 
 class Best(BaseModel):
-    """The scores of the best validation of a run, and the step of the last validation."""
+    """The scores of a run's best validation, and the step of the run's last validation."""
 
     model_config = _STRICT
 
     step: Count | None = None
     bleu: float = -1.0
-    chrf: float | None = None  # None: no validation yet
+    chrf: float | None = None  # None before the first validation
     nll: float | None = None
-    worse_since: Count = 0  # number of validations since the best
+    worse_since: Count = 0  # number of validations since the best validation
     validated: Count = 0  # the step of the last validation
 
     def update(self, step: int, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Records `validation`, an entry of log.jsonl; returns whether it is the best so far."""
+        """Records a validation's log.jsonl entry; returns whether its score is the best so far."""
         self.validated = step
         is_best = _is_better(by, validation[by], getattr(self, by))
         if is_best:
@@ -49,7 +49,7 @@ class Best(BaseModel):
         return is_best
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Returns whether the best validation is better than an entry of log.jsonl."""
+        """Returns whether the run's best validation is better than the given validation."""
         own = getattr(self, by)
         return self.step is not None and own is not None and _is_better(by, own, validation[by])
 
@@ -68,7 +68,7 @@ class State(BaseModel):
     step: Count
     best: Best
     elapsed_s: NonNegativeFloat  # seconds of training so far (see `RunLog.elapsed_s`)
-    # for information only
+    # The next three values are for information only.
     world_size: PositiveInt
     threads: PositiveInt
     torch: str
@@ -77,15 +77,15 @@ class State(BaseModel):
 
 
 def read_state(path: Path, since: object = None) -> State:
-    """Returns the state in a checkpoint.
+    """Returns the training state of a checkpoint.
 
     Args:
-        path: path of state.json.
-        since: the state in the checkpoint's manifest, which replaces the state in the file; None if
-            the manifest has no state.
+        path: the path of state.json.
+        since: the training state in the checkpoint's manifest, or None if the manifest contains no
+            training state. If it is not None, it replaces the training state in state.json.
 
     Raises:
-        NoModelError: the state is not valid.
+        NoModelError: state.json or the training state in the manifest is invalid.
     """
     try:
         state = State.model_validate_json(path.read_bytes())

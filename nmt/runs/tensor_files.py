@@ -1,8 +1,7 @@
-"""Reads and writes safetensors files of fp32 weights or optimizer state.
+"""Reads and writes safetensors files that contain fp32 weights or optimizer states.
 
-A file may come from an untrusted source. Names, types and shapes are therefore read and checked
-before the tensors, from a header of limited size, so that no file can crash the process or fill the
-memory.
+Because a file may come from an untrusted source, the size and the content of its header are checked
+before any tensor is read. A malicious file therefore cannot crash the process or exhaust memory.
 """
 
 import math
@@ -26,12 +25,12 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
-    """Returns the shape of each tensor."""
+    """Maps the name of each tensor to its shape."""
     return {key: tuple(value.shape) for key, value in tensors.items()}
 
 
 def refuse_unfit(expected: Shapes, found: Shapes, file: Path, remedy: str) -> None:
-    """Raises NoModelError unless names and shapes are as expected.
+    """Raises NoModelError if the names or shapes of tensors differ from the expected ones.
 
     Args:
         remedy: the last sentence of the error message, which tells the user what to do.
@@ -54,23 +53,23 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path, remedy: str) -> No
 def read_tensors(
     file: BinaryIO, path: Path, shapes: Shapes, *, are_states: bool = False
 ) -> dict[str, Tensor]:
-    """Reads a file's tensors into memory, after checking its header.
+    """Reads the tensors of a safetensors file into memory, after checking the file's header.
 
-    The file is read once, from its start to its end, so that the caller can hash what is read (see
-    `manifest.verified`). A memory map would not be safe: if another process changed the file later,
-    the tensors would change or the process would crash.
+    The file is read once, from its start to its end, so that the caller can compute the hash of the
+    bytes that are read (see `manifest.verified`). The file is not memory-mapped, because a later
+    change of the file by another process would change the tensors or crash this process.
 
     Args:
-        file: the opened file.
-        path: the file's path, for error messages.
-        shapes: names and shapes of the parameters.
-        are_states: whether the file contains optimizer states, named `STATE.PARAMETER`. Every
-            parameter must then have every state, with the parameter's shape, because fused
-            optimizers would otherwise write out of bounds.
+        file: the opened safetensors file.
+        path: the path of the file, which is used in error messages.
+        shapes: the names and shapes of the model's parameters.
+        are_states: whether the file contains optimizer states, named `STATE.PARAMETER`, instead of
+            parameters. If True, the file must contain each state for every parameter, with the
+            parameter's shape, because fused optimizers would otherwise write out of bounds.
 
     Raises:
-        NoModelError: the file is damaged, or contains unexpected names or shapes, types other than
-            fp32, or values that are not finite.
+        NoModelError: the file is damaged, or contains tensors with unexpected names or shapes, with
+            types other than fp32, or with values that are not finite.
         OSError: the operating system cannot read the file.
     """
     try:
@@ -79,7 +78,7 @@ def read_tensors(
             states = {key.partition(".")[0] for key in found}
             shapes = {f"{state}.{key}": shapes[key] for key in shapes for state in states}
         refuse_unfit(shapes, found, path, f"Restore {path.parent} from a copy.")
-        # the dtype is given, because a program may have changed torch's default
+        # dtype is set explicitly, because a program may have changed torch's default dtype
         tensors = {key: torch.empty(shape, dtype=torch.float32) for key, shape in found.items()}
         for tensor in tensors.values():
             data = tensor.numpy().reshape(-1).view(np.uint8)
@@ -112,10 +111,10 @@ _HEADER = TypeAdapter(dict[str, _Entry | dict[str, str]])
 
 
 def _read_header(file: BinaryIO) -> dict[str, tuple[int, ...]]:
-    """Reads the header of a safetensors file; returns the shapes in the order of the data.
+    """Returns the shapes of the tensors in a safetensors file, in the order of their data.
 
-    Format: https://huggingface.co/docs/safetensors, section "Format". The tensors must be of type
-    fp32 and fill the file without gaps.
+    The format is documented at https://huggingface.co/docs/safetensors. All tensors must be of type
+    fp32, and there must be no gaps between the data of different tensors.
 
     Raises:
         ValueError: the header is not valid, or does not match the size of the file.
@@ -149,7 +148,7 @@ def _read_header(file: BinaryIO) -> dict[str, tuple[int, ...]]:
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Writes tensors to a file; raises StorageError on failure, for example if the disk is full."""
+    """Writes a safetensors file; raises StorageError if this fails, as when the disk is full."""
     contiguous = {key: value.detach().contiguous() for key, value in tensors.items()}
     try:
         save_file(contiguous, path, metadata)

@@ -31,7 +31,7 @@ from nmt.training.validation import InferenceCopy
 
 @dataclass(frozen=True)
 class Run:
-    """The parts of a run that do not change during training."""
+    """The configuration, the data and other parts of a run that do not change during training."""
 
     config: Config
     identity: RunIdentity
@@ -40,7 +40,7 @@ class Run:
     training: list[Shard]
     validation: list[Shard]
     verify: Callable[[Shard], None]  # checks a training shard before its first use
-    files: dict[str, bytes]  # tokenizer and any shortlist, for each checkpoint and model
+    files: dict[str, bytes]  # tokenizer and any shortlist, which every model contains
     facts: dict[str, Any]  # manifest entries: hashes of tokenizer and data, `target_symbols`
 
     @property
@@ -50,7 +50,7 @@ class Run:
 
     @property
     def target_symbols(self) -> list[str]:
-        """Returns the symbols of the vocabulary that occur in the training targets."""
+        """Returns the vocabulary symbols that occur in the training targets."""
         symbols: list[str] = self.facts["target_symbols"]
         return symbols
 
@@ -69,7 +69,7 @@ class Training:
     copy: InferenceCopy = field(default_factory=InferenceCopy)  # used for translation in validation
 
     def state(self, step: int, elapsed_s: float) -> State:
-        """Returns the content of state.json for a checkpoint of `step`."""
+        """Returns the training state to save in the checkpoint of `step`."""
         return State(
             step=step,
             best=self.best.model_copy(),
@@ -85,13 +85,14 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
     """Opens a run's prepared data on every rank; the main process also sets up the run directory.
 
     Args:
-        note: Called with a message for each changed setting if a run without checkpoints starts
-            over.
+        note: a function that is called with warnings. If a run without checkpoints starts over, it
+            is also called with a message for each changed setting.
 
     Raises:
-        InputError: the data has not been prepared or is damaged, the directory contains another
-            run, the data and the tokenizer do not belong together, or ranks have different data.
-        NoModelError: the run was trained on different data.
+        InputError: the data has not been prepared or is damaged, the run directory contains a run
+            with other settings, the tokenizer does not belong to the data, or the ranks read
+            different data.
+        NoModelError: the run was trained on other data.
     """
     remedy = 'Run "nmt prepare" before torchrun.' if is_under_torchrun() else "Run nmt prepare."
     config = with_compile_decided(config, directory)
@@ -124,17 +125,16 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
 
 
 def refuse_unfit_directory(config: Config, note: Note) -> None:
-    """Raises InputError if a run with `config` must not use its run directory.
+    """Raises InputError if `config` cannot be used with its `training.run_directory`.
 
-    This function is called before slow work such as data preparation, so that the error is raised
-    early.
+    Call this function before slow work such as data preparation, so that users see the error early.
 
     Args:
         note: see `open_run`.
 
     Raises:
         InputError: `training.run_directory` is a file, contains a run with other settings, or
-            contains files that nmt did not create and that the run would overwrite.
+            contains files that nmt did not create but would overwrite.
     """
     directory = RunDirectory(Path(config.training.run_directory))
     refuse_file(("training", "run_directory"), directory.path)
@@ -143,10 +143,10 @@ def refuse_unfit_directory(config: Config, note: Note) -> None:
 
 
 def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
-    """Returns `config` with a `training.compile` value of "auto" resolved to true or false.
+    """Returns `config`, in which a `training.compile` of "auto" is replaced by true or false.
 
-    A new run compiles layers if a GPU is available. The run directory records this choice, so that
-    a resumed run makes the same choice on every device.
+    In a new run, layers are compiled if a GPU is available. This choice is stored in the run
+    directory and does not change when the run is resumed on a different device.
     """
     if config.training.compile != "auto":
         return config
@@ -160,12 +160,13 @@ def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
 def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     """Returns the model and the optimizer, restored from a checkpoint or newly created.
 
-    Also sets whether PyTorch uses only deterministic operations.
+    Also enables PyTorch's deterministic mode if `training.deterministic` is set, and disables it
+    otherwise.
 
     Args:
-        start: the checkpoint, or None for a new run; its tensors are removed once they are
-            restored.
-        note: Called with messages about the model to fine-tune, if any.
+        start: the checkpoint to restore, or None for a new run. To free memory, the tensors are
+            removed from the checkpoint after they have been restored.
+        note: a function that is called with messages about the model to fine-tune.
 
     Raises:
         NoModelError: the optimizer state in the checkpoint does not match the run's optimizer.
@@ -189,19 +190,20 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
 
 
 def be_deterministic(wanted: bool) -> None:
-    """Sets whether PyTorch uses only deterministic operations."""
+    """Enables or disables the mode in which PyTorch uses only deterministic operations."""
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(wanted)
-    # In deterministic mode, torch would also fill new tensors, but training reads no uninitialized
-    # memory.
+    # In deterministic mode, torch would also fill uninitialized memory. This takes time and is not
+    # needed, because training never reads uninitialized memory.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
-    """Returns the Transformer with its initial weights.
+    """Returns a Transformer with the weights with which training starts or continues.
 
-    The initial weights are those of `start`, those of the model to fine-tune, or random.
+    The weights are restored from `start` or copied from the model to fine-tune. If there is neither
+    a checkpoint nor such a model, the weights are random.
     """
     transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:

@@ -19,7 +19,7 @@ class Board:
     """Writes TensorBoard events.
 
     Args:
-        folder: the directory for the event files.
+        folder: the directory to which the event files are written.
         step: the step of the checkpoint that the run resumes from. TensorBoard discards existing
             events of later steps.
     """
@@ -32,19 +32,19 @@ class Board:
 
     def close(self) -> None:
         """Flushes and closes the event file."""
-        self._writer.close()  # if it fails, the thread may still be running
+        self._writer.close()  # if `close` fails, TensorBoard's thread may still run
         threading.excepthook = self._former_hook
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
-        """Prints no traceback for TensorBoard's thread; the next write re-raises its error."""
+        """Suppresses tracebacks of TensorBoard's thread; the next write raises the error."""
         if not type(failure.thread).__module__.startswith("tensorboard."):
             self._former_hook(failure)
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Writes the values of a training step.
+        """Writes the loss, the learning rate and other values of a training step.
 
         Args:
-            facts: the step's entry in log.jsonl.
+            facts: the log.jsonl entry of the step.
 
         Raises:
             InputError: the run directory was moved or removed during training.

@@ -23,7 +23,10 @@ _VERSIONS = 32
 
 
 def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
-    """Enables compilation of each layer at its first call; parameter names do not change."""
+    """Makes torch compile each layer when it is first called.
+
+    Compilation does not change the names of parameters.
+    """
     torch._dynamo.config.recompile_limit = _VERSIONS
     # Otherwise torch would split the graphs of layers at the bucket boundaries of
     # DistributedDataParallel. Communication overlaps with the backward pass even without the split.
@@ -33,7 +36,7 @@ def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
 
 
 def uncompile_layers(transformer: Transformer) -> None:
-    """Undoes `compile_layers`, and frees the compiled code."""
+    """Undoes the effect of `compile_layers`, and frees the compiled code."""
     if is_compiled(transformer):
         for layer in _layers(transformer):
             layer._compiled_call_impl = None
@@ -46,7 +49,11 @@ def is_compiled(transformer: Transformer) -> bool:
 
 
 def uncompiled(transformer: Transformer) -> AbstractContextManager[object]:
-    """Runs layers uncompiled within the block, for code whose input shapes vary between calls."""
+    """Returns a context manager that disables the compiled layers.
+
+    Use it for code whose input shapes vary between calls, because each new shape would otherwise be
+    compiled separately.
+    """
     if not is_compiled(transformer):
         return nullcontext()
     return torch.compiler.set_stance("force_eager")

@@ -1,4 +1,4 @@
-"""Shows the progress of training as a progress bar on a terminal, otherwise as lines of text."""
+"""Shows training progress as a progress bar on a terminal, and as lines of text elsewhere."""
 
 import contextlib
 import sys
@@ -16,8 +16,8 @@ class Console:
     """Shows steps, validations and messages on standard error.
 
     Args:
-        step: the step of the checkpoint that the run resumes from; 0 for a new run.
-        max_steps: the maximum number of steps of the run.
+        step: the step of the checkpoint that the run resumes from, or 0 for a new run.
+        max_steps: the maximum number of steps in the run.
     """
 
     def __init__(self, step: int, max_steps: int):
@@ -36,7 +36,7 @@ class Console:
         self._bar.update(1)
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Shows a step's log entry and, if there is no progress bar, the estimated time left."""
+        """Shows a step's log entry and, without a progress bar, the estimated remaining time."""
         step, missing = facts["step"], self._max_steps - facts["step"]
         text = (
             f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "

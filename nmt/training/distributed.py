@@ -1,8 +1,9 @@
-"""Manages a run's processes: process groups, communication between ranks, and stop requests.
+"""Manages a run's process groups, the communication between ranks, and stop requests.
 
-torchrun sets the environment variables RANK, LOCAL_RANK and WORLD_SIZE; if they are not set, the
-run has one process. Decisions about how a run continues depend only on values that are the same on
-all ranks. The error that ends a run is printed once, by the lowest rank that raised it.
+torchrun sets the environment variables RANK, LOCAL_RANK and WORLD_SIZE. If these variables are not
+set, the run has one process. To make the same decisions, such as when to stop, ranks use only
+values that are the same on all ranks. If several ranks raise the same error, only the lowest of
+these ranks prints it.
 """
 
 import os
@@ -50,7 +51,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator["StopRequest"]:
-        """Handles stop signals within the block, then restores the previous handlers."""
+        """Handles stop signals during a `with` statement, then restores the previous handlers."""
         with signals.handled_by(self._handle):
             yield self
 
@@ -63,13 +64,13 @@ class StopRequest:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The rank of this process, with methods for communication with the other ranks."""
+    """The rank of this process, with methods for communicating with other ranks."""
 
     rank: int
     world_size: int
     device: torch.device
     peers: Peers | None = None  # None if there is only one rank
-    gradient_group: dist.ProcessGroup | None = None  # for gradients; None: the default group
+    gradient_group: dist.ProcessGroup | None = None  # for gradients; None for the default group
 
     @property
     def is_main(self) -> bool:
@@ -89,22 +90,23 @@ class Ranks:
         """Reduces `values` and `requests` over all ranks in one collective operation.
 
         Returns:
-            The sum over ranks of each number in `values`, and the maximum over ranks of each number
-            in `requests`. The results are the same on all ranks.
+            A list with the sum over all ranks of each number in `values`, and a list with the
+            maximum over all ranks of each number in `requests`. Both lists are the same on all
+            ranks.
         """
         columns = list(zip(*self._rows([*values, *requests]), strict=True))
         return list(map(_added, columns[: len(values)])), list(map(max, columns[len(values) :]))
 
     def sum(self, values: list[float]) -> list[float]:
-        """Returns the float64 sum of each value over all ranks, which is the same on every rank."""
+        """Sums each value over all ranks in float64; every rank returns the same sums."""
         return list(map(_added, zip(*self._rows(values), strict=True)))
 
     def max(self, value: int) -> int:
-        """Returns the maximum of `value` over all ranks, which is the same on every rank."""
+        """Returns the maximum of `value` over all ranks; every rank returns the same maximum."""
         return int(max(row[0] for row in self._rows([value])))
 
     def _rows(self, values: list[float]) -> list[list[float]]:
-        """Returns the `values` of all ranks, in rank order."""
+        """Returns one list of `values` per rank, in rank order."""
         if self.world_size == 1:
             return [values]
         own = torch.tensor(values, dtype=torch.float64)
@@ -116,11 +118,11 @@ class Ranks:
         """Waits until a CUDA event has completed.
 
         If a rank is lost, the GPUs of the other ranks may hang in a collective operation, and a
-        host thread that waits for its GPU cannot be interrupted. The host therefore polls the
+        host thread that waits for its GPU cannot be interrupted. This method therefore polls the
         event, and checks between polls whether a rank was lost.
 
         Raises:
-            DistError: another rank has ended, or the event did not complete in time.
+            DistError: another rank has exited, or the event did not complete before the timeout.
         """
         if not self.peers:
             event.synchronize()
@@ -132,7 +134,7 @@ class Ranks:
             time.sleep(_LOOK_AT_DEVICE_S)
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Guards a block that launches GPU work or waits for the GPU (see `Peers.guarded`)."""
+        """Returns a context manager that guards code that uses a GPU (see `Peers.guarded`)."""
         return self.peers.guarded() if self.peers and is_gpu(self.device) else nullcontext()
 
     def wait(self) -> None:
@@ -141,7 +143,7 @@ class Ranks:
             dist.barrier()
 
     def gather(self, value: Any) -> list[Any]:
-        """Returns the `value` of each rank, in rank order."""
+        """Returns a list with the `value` of every rank, in rank order."""
         if self.world_size == 1:
             return [value]
         values: list[Any] = [None] * self.world_size
@@ -149,12 +151,12 @@ class Ranks:
         return values
 
     def refuse_different(self, value: object, name: str) -> None:
-        """Raises InputError unless all ranks have the same `value`.
+        """Raises InputError if `value` is not the same on all ranks.
 
-        The values differ, for example, if the machines do not share a file system.
+        The ranks have different values, for example, if their machines do not share a file system.
 
         Args:
-            name: describes the value in the error message.
+            name: a description of the value for the error message.
         """
         if any(other != value for other in self.gather(value)):
             raise InputError(
@@ -162,7 +164,7 @@ class Ranks:
             )
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """Wraps `module` in DistributedDataParallel unless this is the only rank."""
+        """Wraps `module` in DistributedDataParallel if there are several ranks."""
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
@@ -172,16 +174,16 @@ class Ranks:
 
 
 def _added(values: Sequence[float]) -> float:
-    """Adds values from left to right. (The rounding of `sum` depends on the Python version.)"""
+    """Adds values from left to right, because `sum` rounds differently in some Python versions."""
     return reduce(add, values)
 
 
 def world_size() -> int:
-    """Returns the number of processes that torchrun has started; 1 without torchrun.
+    """Returns the number of processes that torchrun has started, or 1 without torchrun.
 
     Raises:
-        InputError: WORLD_SIZE is not a positive integer, RANK is missing, or RANK or LOCAL_RANK is
-            not less than WORLD_SIZE.
+        InputError: WORLD_SIZE is not a positive integer, RANK is not set although WORLD_SIZE is
+            greater than 1, or RANK or LOCAL_RANK is not less than WORLD_SIZE.
     """
     size = _number("WORLD_SIZE", 1, least=1)
     if size > 1 and "RANK" not in os.environ:
@@ -200,7 +202,7 @@ def world_size() -> int:
 
 
 def is_under_torchrun() -> bool:
-    """Returns whether torchrun, or a scheduler in its place, started this process as a rank."""
+    """Returns whether torchrun or a cluster scheduler started this process as a rank."""
     return "RANK" in os.environ
 
 
@@ -217,19 +219,19 @@ def _number(name: str, default: int, least: int = 0, most: int = 2**31 - 1) -> i
 
 @contextmanager
 def process_group(timeout_s: int) -> Iterator[Ranks]:
-    """Joins the run's process group if there are several ranks, and leaves it after the block.
+    """Joins the process group of a run with several ranks during a `with` statement.
 
-    After an error, the process groups are not destroyed, because this can hang if a rank is lost.
-    Because the Python interpreter can also hang at exit, the process must then end with `os._exit`,
-    as in `nmt.cli.main`.
+    After an error, the process groups are not destroyed, because destroying them can hang if a rank
+    is lost. The caller must then end the process with `os._exit`, as `nmt.cli.main` does, because a
+    normal exit of the Python interpreter can also hang.
 
     Args:
-        timeout_s: time in seconds after which a rank that does not answer counts as lost.
+        timeout_s: the time in seconds after which a rank that does not respond is considered lost.
 
     Raises:
-        LostRankError: a rank was lost.
-        InputError: the block raised an InputError on this rank, or the processes cannot reach each
-            other.
+        LostRankError: another rank exited without a report, or it is unreachable.
+        InputError: the body of the `with` statement raised an InputError, an OSError or an
+            out-of-memory error on this rank, or the processes cannot reach each other.
         ReportedElsewhereError: another rank reports the error that ended the run.
     """
     has_gpu, size = torch.cuda.is_available(), world_size()
@@ -289,19 +291,20 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
 
 
 def _master() -> tuple[str, int]:
-    """Returns the main process's address and port, from MASTER_ADDR and MASTER_PORT."""
+    """Reads the main process's address and port from MASTER_ADDR and MASTER_PORT."""
     return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0, most=65_535)
 
 
 def _await_master(timeout_s: int) -> None:
     """Waits until the main process accepts connections.
 
-    The main process itself waits only until its host name can be resolved. torch would also wait,
-    but prints about forty lines of internal details if it cannot connect.
+    If this process is the main process, it waits only until its host name can be resolved. torch
+    could also wait for the connection, but it prints about forty lines of internal details if it
+    cannot connect.
 
     Raises:
         OSError: no connection was accepted before the timeout, or the host name could not be
-            resolved for 30 s.
+            resolved within 30 s.
     """
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     is_host = os.environ.get("RANK") == "0" and not is_agents
@@ -324,10 +327,10 @@ def _await_master(timeout_s: int) -> None:
 
 
 def _refuse_mute(master: tuple[str, int], timeout_s: int) -> None:
-    """Raises OSError if a program other than torch listens at the main process's address.
+    """Raises OSError if the program at the main process's address does not answer.
 
-    torch may wait forever for the answer of such a program, and handles no signals meanwhile.
-    Therefore a thread waits for the answer.
+    A program other than torch may be listening at the address. Because torch may wait forever for
+    an answer from such a program, without handling signals, a separate thread waits for the answer.
     """
     answered = threading.Event()
 

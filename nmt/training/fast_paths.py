@@ -1,9 +1,10 @@
-"""Chooses the fastest execution path that agrees with plain PyTorch code on this machine.
+"""Chooses the fastest execution path whose results agree with the reference implementation.
 
 An execution path (see `FastPath`) is one of several implementations of the model and the loss for
-training. Compiled layers, fused attention and the chunked loss are compared with plain code on the
-first micro-batch, at the start of a run and each time the run is resumed. If a path raises an error
-or its results differ, the user is warned and the next slower path is tried.
+training. The slowest path, "plain", is the reference implementation; warnings call it "plain code".
+Each time a run starts or resumes, faster paths are compared with the reference implementation on
+the first micro-batch. If a path raises an error or produces different results, a warning is shown
+and the next slower path is tried.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from nmt.training.loading import steps_of
 from nmt.training.loss import TransformerLoss
 from nmt.training.step import autocast
 
-_PLAIN_TOKENS = 2048  # tokens per call of plain code; their fp32 logits take 300 MB
-_TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; for bf16, the gap between numbers below 1
+_PLAIN_TOKENS = 2048  # tokens per reference call; their fp32 logits take 300 MB
+_TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; for bf16, the spacing just below 1
 _NAMES: dict[FastPath, str] = {
     "flex": "compiled layers with FlexAttention",
     "compiled": "compiled layers",
@@ -46,7 +47,7 @@ def is_compiled(path: FastPath | None) -> bool:
 def possible_paths(config: Config, ranks: Ranks) -> list[FastPath]:
     """Returns the execution paths to try on this device, fastest first.
 
-    The list is empty if there is no choice, as on a CPU without compiled layers.
+    The list is empty on a CPU if layers are not compiled, because only one path is possible there.
     """
     on_gpu, wanted = ranks.device.type == "cuda", config.training.compile
     paths: list[FastPath] = []
@@ -61,19 +62,20 @@ def possible_paths(config: Config, ranks: Ranks) -> list[FastPath]:
 def choose_path(
     loss_module: TransformerLoss, run: Run, step: int, former: FastPath | None, note: Note
 ) -> FastPath | None:
-    """Sets the model's execution path to the fastest one that agrees with plain code.
+    """Selects the fastest execution path whose results agree with the reference implementation.
 
-    The paths are compared on the first micro-batch of the step after `step`. The comparison does
-    not change weights, gradients or random states. All ranks choose the same path.
+    The results are compared on the first micro-batch of the step after `step`. Comparing the
+    results does not change weights, gradients or random states. All ranks choose the same path.
 
     Args:
-        loss_module: a model whose layers are not yet compiled.
-        former: the path that the run has used so far, or None for a new run. A path faster than
-            `former` is not chosen.
-        note: Called with a warning if a path is rejected, or if `former` is not available.
+        loss_module: the model and its loss, before layers are compiled.
+        former: the path that the run has used so far, or None for a new run. Paths that are faster
+            than `former` are not chosen.
+        note: a function that is called with a warning if a path is rejected or `former` is not
+            available.
 
     Returns:
-        The chosen path, or None if this device offers no choice.
+        The chosen path, or None if only one path is possible on this device.
     """
     paths = possible_paths(run.config, run.ranks)
     if former in paths:
@@ -125,7 +127,7 @@ def _first_micro_batch(run: Run, step: int, path: FastPath) -> Batch:
 
 @dataclass(frozen=True)
 class _Measured:
-    """The loss and the gradient norms of a micro-batch, per target token, or their errors."""
+    """A micro-batch's loss and gradient norms per target token, or the errors of these values."""
 
     loss: float
     gradients: dict[str, float]  # gradient norm by parameter name
@@ -138,12 +140,12 @@ class _Measured:
 
 @dataclass(frozen=True)
 class Reference:
-    """The results of plain code for a micro-batch, in fp32 and in the precision of the run.
+    """The results of the reference implementation for one micro-batch.
 
     Attributes:
-        exact: the fp32 loss and gradient norms.
-        gradients: the fp32 gradients by parameter name, in host memory.
-        errors: the errors of plain code in the run's precision, compared with fp32.
+        exact: the loss and the gradient norms in fp32.
+        gradients: the fp32 gradient of each parameter, by parameter name, in host memory.
+        errors: the differences between the reference results in the run's precision and in fp32.
     """
 
     exact: _Measured
@@ -152,7 +154,7 @@ class Reference:
 
     @classmethod
     def of(cls, loss_module: TransformerLoss, batch: Batch, config: Config) -> Reference:
-        """Computes the results of plain code, a few rows at a time to save memory."""
+        """Runs the reference implementation on a few rows of `batch` at a time to save memory."""
         set_path(loss_module, "plain")
         count = max(1, _PLAIN_TOKENS // batch.tgt_out.shape[1])
         rows = [slice(begin, begin + count) for begin in range(0, len(batch.tgt_out), count)]
@@ -166,14 +168,15 @@ class Reference:
         return replace(reference, errors=reference._errors(loss_module, pieces, config))
 
     def problem(self, loss_module: TransformerLoss, batch: Batch, config: Config) -> str | None:
-        """Describes the problem with the model's execution path; returns None if there is none.
+        """Returns the reason why the model's execution path is rejected, or None if it is accepted.
 
-        The loss and each parameter's gradient are compared with their fp32 values. An error may be
-        at most twice the error of plain code in the run's precision, plus `_TOLERANCE` times the
-        size of the fp32 value. The size of a gradient is its norm plus a hundredth of the total
-        norm. With dropout, the code is compiled separately and its masks differ from those of plain
-        code. A second check, with dropout, therefore requires only finite gradients and a loss
-        between half and twice the fp32 loss.
+        The first check disables dropout and compares the loss and each parameter's gradient with
+        their fp32 reference values. An error may be at most twice the reference implementation's
+        own error in the run's precision, plus `_TOLERANCE` times the size of the fp32 value. The
+        size of a gradient is its norm plus one hundredth of the total norm of all gradients. The
+        second check enables dropout, because layers are compiled separately for dropout. Because
+        the dropout masks of execution paths differ, the second check requires only finite gradients
+        and a loss between half and twice the fp32 loss.
 
         Raises:
             InputError: memory ran out.
@@ -240,7 +243,7 @@ def _gradients(
     *,
     drops: bool = False,
 ) -> tuple[float, dict[str, Tensor]]:
-    """Returns the loss and the gradients per target token; clears the module's own gradients.
+    """Returns the loss and the gradients per target token; clears the gradients in `loss_module`.
 
     Args:
         drops: whether to apply dropout.

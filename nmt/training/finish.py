@@ -21,14 +21,14 @@ from nmt.training.validation import Validation, validate
 
 
 def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: str) -> None:
-    """Writes the finished model, `RUN/model`.
+    """Writes the finished model to the directory `RUN/model`.
 
     Args:
-        end: the setting that ended the run; written to the log.
+        end: the setting that ended the run, which is written to log.jsonl.
 
     Raises:
-        NoModelError: no valid checkpoint is left.
-        Stopped: a rank received a signal while the model was validated.
+        NoModelError: the run directory contains no valid checkpoint.
+        Stopped: a rank received a stop signal while the finished model was validated.
     """
     run = training.run
     run.ranks.wait()  # until the main process has saved the last checkpoint
@@ -50,7 +50,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
 def _moving_average(
     training: Training, stop: StopRequest, step: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns the moving average of the weights, and facts for the manifest and the log."""
+    """Returns the moving average of the weights, and entries for the manifest and log.jsonl."""
     run, settings = training.run, training.run.config.training
     weights = averaged_weights(training.optimizer, training.loss_module.transformer)
     result = _validated(training, weights, stop, step)
@@ -66,7 +66,10 @@ def _moving_average(
 def _mean_or_best(
     training: Training, log: RunLog, stop: StopRequest, step: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns the mean weights or the best checkpoint's, and facts for the manifest and the log."""
+    """Returns the finished model's weights, and entries for the manifest and log.jsonl.
+
+    The weights are the mean of several checkpoints, or the weights of the best checkpoint.
+    """
     run, best = training.run, training.best
     settings = run.config.training
     by, wanted = settings.best_by, settings.average_last
@@ -108,9 +111,9 @@ def _mean_or_best(
 
 
 def _described(facts: Mapping[str, Any]) -> str:
-    """Describes which checkpoints the finished model was made from, and the compared scores.
+    """Describes the checkpoints from which the finished model was made, and any compared scores.
 
-    A description is, for example, "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8,
+    An example of a description is "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8,
     12 (BLEU 1.900)".
     """
     chosen, validation = facts.get("averaged_steps"), facts.get("validation")
@@ -132,7 +135,7 @@ def _name(steps: Sequence[int]) -> str:
 def _validated(
     training: Training, weights: Mapping[str, Tensor], stop: StopRequest, step: int
 ) -> Validation | None:
-    """Validates a model with the given weights; returns None if there is no validation set."""
+    """Validates a model with the given weights; returns None if the run has no validation data."""
     run = training.run
     if not run.validation:
         return None

@@ -1,4 +1,4 @@
-"""Detects training problems without NaN or infinity, such as a model that learns nothing."""
+"""Detects training problems that do not cause NaN or infinity, such as a lack of progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATIENCE_STEPS = 100
 def rate_warnings(config: Config) -> list[str]:
     """Returns warnings if the learning rate will exceed `highest_rate` or will never decrease.
 
-    For fine-tuning, a learning rate that never decreases is usual and causes no warning.
+    In fine-tuning, a learning rate that never decreases is common and does not trigger a warning.
     """
     return [*_too_high(config), *_always_rising(config)]
 
@@ -61,13 +61,13 @@ def _too_high(config: Config) -> Iterator[str]:
 
 
 class Divergence:
-    """Detects divergence: many consecutive steps whose loss is worse than guessing.
+    """Detects divergence, which is a loss worse than guessing in many consecutive steps.
 
-    Predicting each of V tokens with the same probability gives an nll of ln V nats per token, and
-    the nll of an untrained model is about half a nat higher. A loss is therefore worse than
-    guessing if the nll is above ln V + 1. During the warm-up, the limit is 3 ln V, because a
-    fine-tuned model may still be adapting to its new data. The loss of a step is the same on all
-    ranks, so all ranks detect divergence at the same step without communication.
+    Guessing each of V tokens with the same probability gives an nll of ln V nats per token, and the
+    nll of an untrained model is about half a nat higher. A loss is therefore considered worse than
+    guessing if the nll exceeds ln V + 1. During the warm-up, a higher nll of up to 3 ln V is
+    accepted, because a fine-tuned model may still be adapting to its new data. The loss of a step
+    is the same on all ranks, so all ranks detect divergence at the same step without communication.
     """
 
     def __init__(self, config: Config):
@@ -77,17 +77,17 @@ class Divergence:
         self._count = 0
 
     def is_diverging(self, step: int, nll: float) -> bool:
-        """Returns whether a step's loss is worse than guessing; such a step should not be saved.
+        """Returns whether a step's loss is worse than guessing; if so, do not save a checkpoint.
 
-        A step's loss is computed before the step updates the weights. The weights with which the
-        loss first became worse than guessing may therefore have been saved after the previous step,
-        but later weights are not saved.
+        A step's loss is computed before the step updates the weights. The checkpoint of the
+        previous step may therefore contain the first weights whose loss is worse than guessing. The
+        weights of later steps are not saved.
 
         Args:
-            nll: the step's nll, in nats per target token.
+            nll: the negative log-likelihood of the step, in nats per target token.
 
         Raises:
-            DivergedError: too many consecutive steps were worse than guessing.
+            DivergedError: in too many consecutive steps, the loss was worse than guessing.
         """
         is_warm = step >= self._warmup_steps
         is_worse = nll > (self._uniform + 1 if is_warm else 3 * self._uniform)
@@ -103,7 +103,7 @@ class Divergence:
 
 
 def unigram_nll(shards: Sequence[Shard]) -> float:
-    """Returns the nll of guessing target tokens by their frequencies, in nats per target token."""
+    """Returns the nll of predicting target tokens from their frequencies, in nats per token."""
     counts = np.zeros(0, dtype=np.int64)
     for shard in shards:
         longer = max(len(counts), int(shard.target.values.max(initial=0)) + 1)
@@ -116,21 +116,22 @@ def unigram_nll(shards: Sequence[Shard]) -> float:
 def has_learned(validation: Mapping[str, Any]) -> bool:
     """Returns whether a model has learned more than the frequencies of tokens and token pairs.
 
-    In the demo, the nll of runs with too high a learning rate stays at 0.84 to 1.05 times the nll
-    of guessing by token frequencies, and their BLEU is 0. Successful runs have a BLEU of 1 to 2
-    when their nll is 0.75 times the nll of guessing.
+    The threshold of 0.8 is based on training runs of the demo. If the learning rate is too high,
+    the nll of a demo run stays at 0.84 to 1.05 times the nll of predicting tokens from their
+    frequencies, and BLEU stays at 0. Successful demo runs have a BLEU of 1 to 2 when their nll has
+    decreased to 0.75 times the nll of predicting tokens from their frequencies.
 
     Args:
-        validation: a validation's entry in log.jsonl.
+        validation: the log.jsonl entry of a validation.
     """
     return validation["nll"] < 0.8 * validation["unigram_nll"]
 
 
 def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirectory) -> list[str]:
-    """Returns warnings about a finished model.
+    """Returns warnings about the quality of a finished model.
 
     Args:
-        mean: the averaged model's validation, as an entry of log.jsonl.
+        mean: the validation of the averaged model, as an entry of log.jsonl.
         best: the best validation of a single checkpoint. If `best.step` is None, the averaged model
             is not compared with a checkpoint.
         by: the measure by which the averaged model and the checkpoint are compared.
@@ -155,7 +156,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
 
 
 def too_few(averaged: int, wanted: int, run: RunDirectory) -> list[str]:
-    """Returns a list with one warning if fewer checkpoints than `wanted` were averaged, else []."""
+    """Returns a warning if fewer than `wanted` checkpoints were averaged, or an empty list."""
     if averaged == wanted:
         return []
     return [

@@ -1,6 +1,7 @@
-"""Loads the batches of a run's steps in a background thread, while earlier steps are computed.
+"""Loads the batches of training steps in a background thread while earlier steps are computed.
 
-A step's batches depend only on the plan, so prefetching does not change them.
+Prefetching does not change the batches of a step, because they depend only on the plan (see
+`nmt.data.plan`).
 """
 
 from collections import deque
@@ -30,15 +31,16 @@ LoadedStep = tuple[
 
 @contextmanager
 def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Iterator[LoadedStep]]:
-    """Yields an iterator over the steps after `after`, with tensors on the rank's device.
+    """Yields an iterator over the steps after step `after`, with tensors on this rank's device.
 
-    Advancing the iterator may raise any exception that `Plan.steps` raises.
+    Advancing the iterator may raise the same exceptions as `Plan.steps`.
 
     Args:
-        is_compiled: whether layers are compiled, which requires a fixed shape (see `shape`).
+        is_compiled: whether layers are compiled, which requires micro-batches of a fixed shape (see
+            `shape`).
 
     Raises:
-        InputError: the ranks cannot share the micro-batches evenly.
+        InputError: the number of micro-batches per step is not a multiple of the number of ranks.
     """
     left = run.config.training.max_steps - after
     with read_ahead(islice(_on_host(run, after, is_compiled), left), _AHEAD) as found:
@@ -56,10 +58,10 @@ def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Ite
 
 @contextmanager
 def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
-    """Yields an iterator over `items`; a thread computes up to `most` of the items in advance.
+    """Yields an iterator over `items`; a background thread computes up to `most` items ahead.
 
-    An exception that is raised while an item is computed is re-raised when the item is requested.
-    At the end of the block, the thread finishes its current item and stops.
+    If computing an item raises an exception, the exception is re-raised when the item is requested.
+    At the end of the `with` statement, the background thread finishes its current item and exits.
     """
     end = object()
     with ThreadPoolExecutor(1, "loader") as thread:
@@ -78,10 +80,10 @@ def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
 
 
 def shape(run: Run, micro_batches: int, is_compiled: bool) -> Shape:
-    """Returns the shape of packed micro-batches; the shape is fixed if layers are compiled.
+    """Returns the shape into which micro-batches are packed; compiled layers need a fixed shape.
 
     Args:
-        micro_batches: number of micro-batches per step.
+        micro_batches: the number of micro-batches per step.
     """
     config = run.config
     if is_compiled:

@@ -1,9 +1,9 @@
 """Implements the training loop: optimizer steps, checkpoints and validations.
 
 The result of a run depends only on the configuration, the prepared data and the number of steps.
-The batches, dropout masks and learning rate of a step do not depend on earlier steps. A checkpoint
-therefore needs only the weights, the optimizer's state and the step number, and the result of a
-resumed run is bit-identical to the result of an uninterrupted run.
+The batches, dropout masks and learning rate of a step do not depend on earlier steps. A run can
+therefore resume from the weights, the optimizer's state and the training state in a checkpoint. The
+result of a resumed run is bit-identical to the result of an uninterrupted run.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ End = Literal["max_steps", "early_stopping", "max_hours"]  # the setting that en
 
 
 def end_of(settings: Settings, step: int, best: Best, elapsed_s: float) -> End | None:
-    """Returns the setting that ends a run after `step`; None if the run continues."""
+    """Returns the setting that ends a run after `step`, or None if the run continues."""
     if step >= settings.max_steps:
         return "max_steps"
     patience = settings.early_stopping
@@ -44,20 +44,20 @@ def end_of(settings: Settings, step: int, best: Best, elapsed_s: float) -> End |
 def train_steps(
     training: Training, writer: CheckpointWriter, log: RunLog, stop: StopRequest, step: int
 ) -> tuple[int, End]:
-    """Runs the steps after `step` until a setting ends the run.
+    """Runs the training steps after `step` until a setting ends the run.
 
     Returns:
-        The last step, which was saved, and the setting that ended the run.
+        The last step, whose checkpoint has been saved, and the setting that ended the run.
 
     Raises:
-        Stopped: a rank received a stop signal; the last step was saved.
-        InputError: memory ran out, a rank was lost, training diverged (DivergedError), or storage
-            failed.
+        Stopped: a rank received a stop signal. A checkpoint of the last step was saved.
+        InputError: memory ran out, a rank was lost, training diverged (DivergedError), or writing
+            to storage failed.
     """
     run = training.run
     loop = _Loop(training, writer, log, stop, first=step + 1)
     if step:
-        # The validation is still due if a signal or an error interrupted it.
+        # The validation is still due if a signal or an error interrupted it before the run resumed.
         loop.validate_if_due(step, is_saved=True)
         loop.stop_if_asked(run.ranks.max(stop.signal_number), step)
     end = end_of(run.config.training, step, training.best, training.elapsed_s)
@@ -82,7 +82,7 @@ def _ending(training: Training, end: End, step: int) -> str:
 
 
 class _Loop:
-    """Runs training steps: the update, then a checkpoint and a validation if they are due."""
+    """Updates the weights in each step, and saves checkpoints and validates when they are due."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class _Loop:
         self._results = _Results(self._config)
 
     def update(self, plan: StepPlan, micro_batches: list[Any]) -> None:
-        """Updates the weights; on a GPU, usually reads the step's result during the next step."""
+        """Updates the weights; on a GPU, the step's result is usually read during the next step."""
         training, settings, step = self._training, self._config.training, plan.step
         with self._run.ranks.guarded():
             result = optimizer_step(
@@ -115,17 +115,21 @@ class _Loop:
             self._results.read()
 
     def _requests(self) -> list[float]:
-        """Returns the stop signal's number (0 if none) and the main process's elapsed seconds."""
+        """Returns the numbers that this rank exchanges with other ranks after each step.
+
+        The first number is the stop signal that this rank received, or 0. The second number is the
+        training time in seconds on the main process, and 0 on other ranks.
+        """
         return [self._stop.signal_number, self._log.elapsed_s if self._run.ranks.is_main else 0.0]
 
     def save_and_validate(self, step: int) -> End | None:
-        """Saves a checkpoint if one is due at `step`, and validates if a validation is due.
+        """Saves a checkpoint and validates the model, each only if it is due at `step`.
 
         Returns:
             The setting that ends the run, or None if the run continues.
 
         Raises:
-            Stopped: a rank received a signal; the step was saved.
+            Stopped: a rank received a stop signal. A checkpoint of `step` was saved.
         """
         results, ranks = self._results, self._run.ranks
         is_saved = self._is_checkpoint_due(step) and not results.are_diverging
@@ -145,7 +149,7 @@ class _Loop:
         return end
 
     def stop_if_asked(self, signal: int, step: int) -> None:
-        """If a rank received a signal, waits until `step` is saved and raises Stopped."""
+        """Raises Stopped if a rank received a stop signal, after the last write has finished."""
         if signal:
             self._writer.wait()
         raise_if_stopped(self._run, signal, step)
@@ -165,16 +169,17 @@ class _Loop:
         self._log.restart_clock()
 
     def validate_if_due(self, step: int, *, is_saved: bool) -> bool:
-        """Validates if a validation is due at `step`; updates `best`.
+        """Validates the model if a validation is due at `step`, and updates the best scores.
 
-        A validation that a signal interrupts changes nothing and is repeated when the run resumes.
+        If a stop signal interrupts the validation, the best scores do not change, and the
+        validation is repeated when the run is resumed.
 
         Args:
-            is_saved: whether the checkpoint of `step` exists; if True, the updated `best` is
-                recorded in it.
+            is_saved: whether the checkpoint of `step` has been saved. If True, the updated best
+                scores are recorded in the checkpoint.
 
         Returns:
-            Whether a validation was completed and its score is the best so far.
+            True if a validation was completed and its score is the best so far, otherwise False.
         """
         training, run = self._training, self._run
         if not self._is_validation_due(step):
@@ -194,20 +199,20 @@ class _Loop:
 
 
 class _Results:
-    """A queue of step results, read in order; a GPU may still be computing unread results."""
+    """A queue of step results, some of which a GPU may still be computing."""
 
     def __init__(self, config: Config):
         self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
         self.are_diverging = False  # whether the newest step that was read is diverging
-        self.signal_number = 0  # stop signal that a rank received up to that step; 0: none
+        self.signal_number = 0  # stop signal that a rank received up to that step, or 0
         self.elapsed_s = 0.0  # seconds of training up to that step, by the main process's clock
 
     def add(self, step: int, result: StepResult) -> None:
-        """Adds a step's result, to be read later."""
+        """Adds a step's result to the queue."""
         self._unread.append((step, result))
 
     def read(self) -> None:
-        """Waits for the GPU and reads all results; raises DivergedError if the run has diverged."""
+        """Waits for and reads all queued results; raises DivergedError if the run has diverged."""
         while self._unread:
             step, result = self._unread.popleft()
             self.are_diverging = self._divergence.is_diverging(step, result.nll)
@@ -218,11 +223,12 @@ class _Results:
 def _after_a_discarded_pass(
     training: Training, steps: Iterator[LoadedStep]
 ) -> Iterator[LoadedStep]:
-    """Runs a backward pass whose gradients are discarded; returns an iterator over the same steps.
+    """Returns an iterator over `steps`, after a backward pass whose gradients are discarded.
 
-    DistributedDataParallel rebuilds its buckets after its first pass, and with three ranks or more
-    the buckets determine the order in which the ranks' gradients are added. The discarded pass
-    makes a resumed run add gradients in the same order as an uninterrupted run.
+    DistributedDataParallel rebuilds its gradient buckets after the first backward pass. With three
+    or more ranks, the buckets determine the order in which the gradients of the ranks are added.
+    Because the first backward pass is discarded, a resumed run adds gradients in the same order as
+    an uninterrupted run.
     """
     first = next(steps)
     if training.run.ranks.world_size > 1:
@@ -232,7 +238,7 @@ def _after_a_discarded_pass(
 
 
 def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
-    """Returns a step's entry in log.jsonl."""
+    """Returns the log.jsonl entry of a training step."""
     return {
         "step": plan.step,
         "epoch": plan.epoch,

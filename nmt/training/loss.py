@@ -3,10 +3,10 @@
 Only the logits of one chunk are in memory at a time. The loss of each token is multiplied by the
 token's loss weight (see `nmt.data.loss_weights`).
 
-Labels are smoothed as in Szegedy et al. (2016, §7): the target distribution is (1 - epsilon) on the
-label plus epsilon / V on each of the V entries of the vocabulary, including the label. torch's
-`cross_entropy(label_smoothing=epsilon)` is defined in the same way. (tensor2tensor distributes
-epsilon over the V - 1 other entries.)
+Labels are smoothed as in Szegedy et al. (2016, §7): each of the V entries of the vocabulary has the
+target probability epsilon / V, and the label has an additional probability of 1 - epsilon.
+PyTorch's `cross_entropy(label_smoothing=epsilon)` uses the same definition. In contrast,
+tensor2tensor distributes epsilon over the V - 1 entries that are not the label.
 """
 
 import math
@@ -22,25 +22,25 @@ from nmt.model.kernels.products import add_to_matmul, matmul, matmul_of_transpos
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
-_CHUNK_BYTES = 128 << 20  # logits in memory at once; larger chunks are faster
+_CHUNK_BYTES = 128 << 20  # size of the logits in memory at once; larger chunks are faster
 _GPU_CHUNK_BYTES = 512 << 20  # each chunk is added to the embedding's gradient, 76 MB in base
 _LEAST = torch.finfo(torch.float32).tiny  # keeps logarithms of probabilities finite
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Computes the summed losses of tokens; the forward pass also computes the gradients.
+    """Computes the sum of the losses of tokens; the forward pass also computes the gradients.
 
     Let z be the logits of a token, p = softmax(z), and y the label. Then nll = -ln p_y, the
     smoothed loss is nll + epsilon (z_y - mean z), and its gradient with respect to z_v is
     p_v - epsilon / V - (1 - epsilon) [v = y]. The mean of the logits and the term epsilon / V are
-    computed from the mean of the embedding's rows and the sum of the hidden states. Each logit is
-    therefore written once and converted to p in place, and p is read only by one sum and by the two
-    matrix multiplications for the gradient.
+    computed from the mean of the embedding's rows and the sum of the hidden states. The logits are
+    therefore written only once and converted to p in place. Only one sum and the two matrix
+    multiplications for the gradients read p.
 
-    Just below 1, adjacent bf16 numbers differ by 2^-8. If the label is likely, the difference
-    p_y - (1 - epsilon) would therefore be inaccurate in bf16. If p_y exceeds one half, it is
-    computed as 1 minus the sum of all other probabilities, in fp32. The gradient with respect to
-    the label's logit is also computed in fp32, and rounded once.
+    Adjacent bf16 numbers just below 1 differ by 2^-8, so a p_y close to 1 would make the difference
+    p_y - (1 - epsilon) inaccurate in bf16. A p_y that exceeds one half is therefore computed in
+    fp32 as 1 minus the sum of all other probabilities. The gradient with respect to the label's
+    logit is also computed in fp32, and is rounded only once.
     """
 
     @staticmethod
@@ -103,10 +103,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
-    """Returns the number of tokens whose logits are in memory at the same time.
+    """Returns the number of tokens per chunk, whose logits are in memory at the same time.
 
     On a GPU, all chunks have about the same size, because a small last chunk would be inefficient.
-    On a GPU, the number is a multiple of 128, the tile size of matrix multiplication.
+    The size of a GPU chunk is also a multiple of 128, the tile size of matrix multiplications.
     """
     if device.type == "cpu":
         return max(1, _CHUNK_BYTES // bytes_each)
@@ -124,16 +124,16 @@ def smoothed_cross_entropy(
     """Computes the loss of predicting `targets` from hidden states, summed over tokens.
 
     Args:
-        hidden: (N, D) decoder output.
-        embedding: (V, D), the projection to logits.
-        targets: (N,) int64; targets equal to PAD_ID are ignored.
-        epsilon: label smoothing, 0 <= epsilon < 1; 0.1 in the paper.
-        weights: (N,) fp32, the factor by which each token's loss is multiplied; None: 1 for all
-            tokens.
+        hidden: (N, D), the output of the decoder.
+        embedding: (V, D), the matrix that projects hidden states to logits.
+        targets: (N,) int64, the labels. Labels that are equal to PAD_ID are ignored.
+        epsilon: the amount of label smoothing, with 0 <= epsilon < 1. The paper uses 0.1.
+        weights: (N,) fp32, the factors by which the tokens' losses are multiplied. If `weights` is
+            None, all factors are 1.
 
     Returns:
-        Two scalars in nats: the smoothed loss, which is differentiable, and the unsmoothed
-        negative log-likelihood, which is not.
+        Two scalars in nats: the smoothed loss, which is differentiable, and the unsmoothed negative
+        log-likelihood, which is not differentiable.
     """
     device = hidden.device.type
     low = torch.is_autocast_enabled(device)
@@ -142,7 +142,10 @@ def smoothed_cross_entropy(
 
 
 class TransformerLoss(nn.Module):
-    """A model and its loss in one module, so that DistributedDataParallel can wrap both."""
+    """Combines a model and its loss in one module.
+
+    This allows DistributedDataParallel to wrap the model and the loss together.
+    """
 
     def __init__(self, transformer: Transformer, label_smoothing: float):
         super().__init__()
@@ -151,10 +154,10 @@ class TransformerLoss(nn.Module):
         self.is_plain = False  # whether to use torch's cross-entropy, on all logits at once
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Returns the micro-batch's smoothed loss and negative log-likelihood.
+        """Returns the smoothed loss and the negative log-likelihood of a micro-batch.
 
-        The two values are in nats and summed over tokens; each token's loss is multiplied by its
-        loss weight.
+        Both values are in nats and summed over target tokens, after each token's loss has been
+        multiplied by the token's loss weight.
         """
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
         weights = token_weights(batch)

@@ -1,10 +1,11 @@
-"""Defines and creates the optimizers, and saves and restores their state.
+"""Defines and creates optimizers, and saves and restores their states.
 
-No other module depends on the choice of the optimizer. `optimizer_step` sets the learning rate of
-the optimizer's parameter groups before each step. For each state of each parameter, a checkpoint
-contains a tensor named `STATE.PARAMETER` with the parameter's shape. When a checkpoint is read,
-`nmt.runs` compares these names and shapes with the model. As in PyTorch's fused optimizers, a step
-must change nothing if the optimizer's attribute `found_inf`, a scalar on the device, is not 0.
+Other modules do not depend on which optimizer is used. `optimizer_step` sets the learning rate of
+the optimizer's parameter groups before each step. A checkpoint contains a tensor for each optimizer
+state of each parameter. The tensor is named `STATE.PARAMETER` and has the shape of the parameter.
+When `nmt.runs` reads a checkpoint, it compares the names and shapes of these tensors with the
+parameters of the model. The optimizer's attribute `found_inf` is a scalar tensor on the device. As
+in PyTorch's fused optimizers, a step must not change anything if `found_inf` is not 0.
 """
 
 import math
@@ -37,9 +38,9 @@ _HIGHEST_PEAK = 0.08
 
 
 class Lion(Optimizer):
-    """Lion (Chen et al., 2023) without weight decay.
+    """Implements Lion (Chen et al., 2023) without weight decay.
 
-    With a gradient g and its moving average m, a step computes
+    For a gradient g with the moving average m, a step computes
     weight -= rate * sign(β₁ m + (1 - β₁) g) and then m = β₂ m + (1 - β₂) g.
     """
 
@@ -48,7 +49,7 @@ class Lion(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: object = None) -> None:  # type: ignore[override]
-        """Updates the parameters that have a gradient; ignores `closure`."""
+        """Updates all parameters that have gradients; ignores the `closure` argument."""
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is not None:
@@ -60,11 +61,12 @@ class Lion(Optimizer):
 
 
 class Muon(Optimizer):
-    """Muon (Jordan et al., 2024) for the weights of `Linear`, and Adam for all other parameters.
+    """Applies Muon (Jordan et al., 2024) to `Linear` weights, and Adam to all other parameters.
 
-    Muon orthogonalizes the Nesterov momentum of a matrix by Newton-Schulz iterations. Projections
-    that are stacked in one weight are orthogonalized separately. Unlike torch.optim.Muon, this
-    class has no weight decay and skips a step if `found_inf` is not 0.
+    Muon orthogonalizes the Nesterov momentum of a weight matrix by Newton-Schulz iterations. If a
+    weight matrix consists of several stacked projections, each projection is orthogonalized
+    separately. Unlike torch.optim.Muon, this class does not apply weight decay, and it skips a step
+    if `found_inf` is not 0.
     """
 
     def __init__(self, module: nn.Module, rate: float):
@@ -78,7 +80,7 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: object = None) -> None:  # type: ignore[override]
-        """Updates the parameters that have a gradient; ignores `closure`."""
+        """Updates all parameters that have gradients; ignores the `closure` argument."""
         if hasattr(self, "found_inf"):
             self._adam.found_inf = self.found_inf  # type: ignore[attr-defined]
         self._adam.step()
@@ -94,7 +96,7 @@ class Muon(Optimizer):
 
 
 def _average_gradient(optimizer: Optimizer, weight: Tensor) -> Tensor:
-    """Returns the moving average of a parameter's gradient, which starts at 0."""
+    """Returns the moving average of a parameter's gradient, whose initial value is 0."""
     state = optimizer.state[weight]
     if not state:
         state["exp_avg"] = torch.zeros_like(weight)
@@ -103,16 +105,16 @@ def _average_gradient(optimizer: Optimizer, weight: Tensor) -> Tensor:
 
 
 def _unless_skipped(optimizer: Optimizer, value: Tensor, otherwise: Tensor | float) -> Tensor:
-    """Returns `value`, or `otherwise` if `found_inf` is not 0; does not wait for the device."""
+    """Returns `value`, or `otherwise` if `found_inf` is not 0, without waiting for the device."""
     found = getattr(optimizer, "found_inf", None)
     return value if found is None else torch.where(found == 0, value, otherwise)
 
 
 def _orthogonalized(matrix: Tensor) -> Tensor:
-    """Approximates U Vᵀ * sqrt(max(shape)), where U S Vᵀ is the singular value decomposition.
+    """Approximates U Vᵀ * sqrt(max(shape)) for a matrix with singular value decomposition U S Vᵀ.
 
-    Runs Newton-Schulz iterations in bf16. The singular values of the result are about 0.7 to 1.2
-    times sqrt(max(shape)), except those that are almost 0.
+    The Newton-Schulz iterations run in bf16. The singular values of the result are between about
+    0.7 and 1.2 times sqrt(max(shape)), except for singular values that are almost 0.
     """
     a, b, c = NEWTON_SCHULZ_COEFFICIENTS
     is_tall = matrix.shape[0] > matrix.shape[1]
@@ -125,7 +127,7 @@ def _orthogonalized(matrix: Tensor) -> Tensor:
 
 
 def optimizer_flops(module: nn.Module, config: Config) -> int:
-    """Returns the FLOPs for Muon's matrix multiplications in one step; 0 for other optimizers."""
+    """Returns the FLOPs per step of Muon's matrix multiplications, or 0 for other optimizers."""
     if config.training.optimizer != "muon":
         return 0
     shapes = [
@@ -170,8 +172,9 @@ def new_optimizer(module: nn.Module, config: Config) -> Optimizer:
 def update_moving_average(optimizer: Optimizer) -> None:
     """Updates the moving average of the weights after a step, if `training.ema_decay` is set.
 
-    The average e becomes decay * e + (1 - decay) * weights; after the first step, e = weights. If
-    the step was skipped, the average does not change.
+    After the first step, the moving average e is equal to the weights. After each later step, e
+    becomes decay * e + (1 - decay) * weights. If a step is skipped, the moving average does not
+    change.
     """
     decay = optimizer.defaults[EMA]
     if decay is None:
@@ -185,7 +188,7 @@ def update_moving_average(optimizer: Optimizer) -> None:
 
 
 def averaged_weights(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """Returns the moving average of each parameter, in host memory."""
+    """Returns the moving average of each parameter as a tensor in host memory."""
     return {name: optimizer.state[p][EMA].cpu() for name, p in module.named_parameters()}
 
 
@@ -199,8 +202,8 @@ def highest_rate(config: Config) -> float | None:
 def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
     """Returns the optimizer's state tensors, named `STATE.PARAMETER`, without copying them.
 
-    The result contains every state for every parameter. A state that a parameter does not need,
-    such as `exp_avg_sq` for a matrix that Muon updates, is filled with 0.
+    The result contains one tensor for each state of each parameter. A state that a parameter does
+    not need, such as `exp_avg_sq` for a matrix that Muon updates, is filled with 0.
     """
     return {
         f"{state}.{name}": optimizer.state[parameter].get(
@@ -220,14 +223,15 @@ def _states(optimizer: Optimizer) -> tuple[str, ...]:
 def restore_state(
     optimizer: Optimizer, module: nn.Module, tensors: dict[str, Tensor], step: int, folder: Path
 ) -> None:
-    """Restores the state of an optimizer after `step` steps.
+    """Restores the state that an optimizer had after `step` steps.
 
     Args:
-        tensors: the result of `state_tensors`, on any device.
-        folder: the checkpoint's directory, for error messages.
+        tensors: the tensors that `state_tensors` returned, on any device.
+        folder: the checkpoint's directory, which is used in error messages.
 
     Raises:
-        NoModelError: `tensors` is the state of another optimizer, or a second moment is negative.
+        NoModelError: the tensors belong to another type of optimizer, or a second-moment estimate
+            is negative.
     """
     states = _states(optimizer)
     found = {name.partition(".")[0] for name in tensors}
@@ -251,8 +255,8 @@ def restore_state(
 def skip_if_not_finite(optimizer: Optimizer, measured: Tensor) -> None:
     """Makes the optimizer skip this and all later steps if a value in `measured` is not finite.
 
-    The check runs on the device, so that steps that the host launches before it has read the values
-    are also skipped.
+    Because the check runs on the device, the optimizer also skips steps that the host launches
+    before the host has read the values in `measured`.
     """
     found = (~measured.isfinite().all()).float()
     former = getattr(optimizer, "found_inf", None)

@@ -1,7 +1,7 @@
-"""Monitors the other ranks of a run: whether they are still running, and how they ended.
+"""Monitors whether the other ranks of a run are still running, and why they exit.
 
-The ranks communicate through a separate key-value store, because the process group fails when a
-rank is lost.
+A rank that exits because of an error reports the error in a separate key-value store, because the
+process group fails when a rank is lost.
 """
 
 import math
@@ -18,26 +18,26 @@ import torch.distributed as dist
 from nmt.errors import InputError, LostRankError, ReportedElsewhereError, Status
 from nmt.system import machine_and_namespace, process_descriptor
 
-_LAST_WORDS_S = 5.0  # maximum wait for the other ranks' reports of how they ended
+_LAST_WORDS_S = 5.0  # maximum time to wait for the other ranks' reports
 _LOOK_AT_STORE_S = 1.0
-_LEAVING_S = 15.0  # time for a rank to end by itself; torchrun allows 30 s after the first end
+_LEAVING_S = 15.0  # time for a rank to exit by itself; torchrun allows 30 s after the first exit
 _ENDING = "ending"  # key that every report sets in the store, in addition to the rank's own key
 
 Process = tuple[str, str, int]  # machine, PID namespace, PID
 
 
 def own_process() -> Process | None:
-    """Returns the identity of this process; None if the operating system does not provide it."""
+    """Returns this process's identity, or None if the operating system does not provide it."""
     found = machine_and_namespace()
     return (*found, os.getpid()) if found else None
 
 
 class Peers:
-    """Monitors the other ranks on behalf of one rank.
+    """Monitors all other ranks of a run on behalf of this process's rank.
 
     Args:
-        store: key-value store for the ranks' reports of how they ended.
-        timeout_s: time in seconds after which a rank that does not answer counts as lost.
+        store: the key-value store in which ranks report why they exit.
+        timeout_s: the time in seconds after which a rank that does not respond is considered lost.
     """
 
     def __init__(self, rank: int, world_size: int, store: dist.Store, timeout_s: float):
@@ -53,7 +53,8 @@ class Peers:
         """Starts monitoring the other ranks on this machine.
 
         Args:
-            processes: the processes of all ranks, in rank order; all of them must be running.
+            processes: the identities of the processes of all ranks, in rank order. All processes
+                must be running.
         """
         own = processes[self.rank]
         for rank, process in enumerate(processes):
@@ -65,12 +66,15 @@ class Peers:
                 self._poll.register(descriptor, select.POLLIN)
 
     def gone(self) -> set[int]:
-        """Returns the ranks on this machine whose processes have ended."""
+        """Returns the ranks on this machine whose processes have exited."""
         with self._one_at_a_time:
             return {self._processes[descriptor] for descriptor, _ in self._poll.poll(0)}
 
     def is_one_ending(self) -> bool:
-        """Returns whether a rank has ended or reported its end; reports are noticed within 1 s."""
+        """Returns whether a rank has exited or has reported that it will exit.
+
+        The reports in the key-value store are checked at most once per second.
+        """
         if self.gone():
             return True
         if time.monotonic() - self._looked < _LOOK_AT_STORE_S:
@@ -79,17 +83,21 @@ class Peers:
         return self._store.check([_ENDING])
 
     def report(self, status: Status, text: str) -> None:
-        """Tells the other ranks how this rank ends; an empty `text` means a lost connection."""
+        """Reports to the other ranks why this rank exits.
+
+        An empty `text` means that this rank lost the connection to another rank.
+        """
         self._store.set(str(self.rank), f"{int(status)}\n{text}")
         self._store.set(_ENDING, "")
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Ends the process if a rank is lost and the main thread cannot leave the block.
+        """Ends the process if a rank is lost and the body of the `with` statement therefore hangs.
 
-        A GPU's queue holds about a thousand kernel launches; when the queue is full, the next
-        launch blocks the host. If the GPU is waiting for a lost rank, this launch never returns.
-        After an exception, the guard stays active, because the cleanup may block in the same way.
+        A GPU queues about a thousand kernel launches. When its queue is full, the next kernel
+        launch blocks the host. If the GPU is waiting for a lost rank, such a kernel launch never
+        returns. If the body raises an exception, the guard stays active, because cleaning up after
+        the exception may also hang.
         """
         if not self._guard:
             self._guard = threading.Thread(target=self._end_if_held, name="guard", daemon=True)
@@ -99,7 +107,7 @@ class Peers:
         self._guarded_since = math.inf
 
     def _end_if_held(self) -> None:
-        """Checks every second whether the block has run too long; if so, ends the process."""
+        """Ends the process if guarded code runs too long; checks this once per second."""
         lost_since = math.inf
         while True:
             time.sleep(1.0)
@@ -108,7 +116,7 @@ class Peers:
             limit = min(since + self.timeout_s, max(since, lost_since)) + _LEAVING_S
             if now > limit:
                 with self._ending:
-                    if math.isinf(self._guarded_since):  # the main thread has left the block
+                    if math.isinf(self._guarded_since):  # the main thread has left guarded code
                         continue
                     error = self.agreed(None)
                     if not isinstance(error, ReportedElsewhereError):
@@ -116,15 +124,15 @@ class Peers:
                     os._exit(error.status)
 
     def agreed(self, error: InputError | None) -> InputError:
-        """Returns the error that this rank should raise, given how the other ranks have ended.
+        """Returns the error that this rank should raise, given the reports of the other ranks.
 
-        A rank with an error of its own waits only for the reports of lower ranks, which may have
-        the same error. When the rank then exits, the ranks that wait for it lose their connection.
-        A rank that only lost a connection waits for the reports of all ranks that may still be
-        running. Ranks without a report count as lost.
+        If this rank has an error of its own, it waits only for the reports of lower ranks, because
+        a lower rank may report the same error. When this rank then exits, ranks that are waiting
+        for it lose their connection. If this rank only lost a connection, it waits for the reports
+        of all ranks that may still be running. Ranks that do not report are considered lost.
 
         Args:
-            error: this rank's own error; None if the rank only lost a connection.
+            error: the error of this rank, or None if this rank only lost a connection.
         """
         with self._ending:
             self._guarded_since = math.inf
@@ -161,13 +169,13 @@ class Peers:
         )
 
     def _last_words(self, awaited: set[int]) -> dict[int, tuple[Status, str]]:
-        """Returns the status and text of each rank that reports within 5 s, including this rank."""
+        """Maps each rank that reports within 5 s to the exit status and the text of its report."""
         deadline = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < deadline:
             if self._store.check([str(rank) for rank in awaited - self.gone()]):
                 break
             time.sleep(0.05)
-        # Ranks that are gone may have reported before they ended.
+        # Ranks that have exited may have reported before.
         present = [rank for rank in range(self._world_size) if self._store.check([str(rank)])]
         parts = {rank: self._store.get(str(rank)).decode().split("\n", 1) for rank in present}
         return {rank: (Status(int(status)), text) for rank, (status, text) in parts.items()}

@@ -17,16 +17,16 @@ _MAX_LINE_BYTES = 100_000
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
-    """Returns the valid entries of a run's log, in order.
+    """Returns the valid entries of a run's log, in file order.
 
-    A valid entry is a complete line with a JSON object that has an integer `step`. Other lines, for
-    example lines that a crash truncated, are skipped.
+    A log entry is valid if its line is complete and contains a JSON object with an integer `step`.
+    Other lines, such as a line that was truncated by a crash, are skipped.
     """
     return [entry for entry in log_lines(run) if entry]
 
 
 def log_lines(run: Path) -> Iterator[dict[str, Any] | None]:
-    """Yields the entry in each line of a run's log, or None for an invalid line."""
+    """Yields the log entry for each valid line of a run's log, and None for each invalid line."""
     path = RunDirectory(run).log
     if not path.is_file():
         return
@@ -44,18 +44,20 @@ def _sound_line(text: bytes) -> dict[str, Any] | None:
 
 
 class RunLog:
-    """Logs the events of a run; without a run directory, only measures time.
+    """Logs the steps and events of a run, and measures its training time.
 
     When a run is resumed, the entries of steps after the checkpoint are removed from log.jsonl, so
     that no step is logged twice.
 
     Args:
-        run: the run's directory; None on all ranks except the main one.
-        step: the step of the checkpoint that the run resumes from; 0 for a new run.
-        validated: the step of the last validation, according to the checkpoint.
-        max_steps: the maximum number of steps of the run.
-        elapsed_s: the value of the property `elapsed_s` at the checkpoint.
-        hardware: `device` and `world_size`, which are added to every entry of log.jsonl.
+        run: the run directory, or None on ranks other than the main process. If `run` is None,
+            nothing is logged.
+        step: the step of the checkpoint that the run resumes from, or 0 for a new run.
+        validated: the step of the last validation that the checkpoint records.
+        max_steps: the maximum number of steps in the run.
+        elapsed_s: the training time in seconds that the checkpoint records.
+        hardware: the values of `device` and `world_size` that are added to every entry of
+            log.jsonl.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class RunLog:
         self._is_silent = run is None
         if run is None:
             return
-        done = {"validation": validated, "model": step - 1}  # the model of `step` is written again
+        done = {"validation": validated, "model": step - 1}  # the model of `step` is logged again
         kept = [
             line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
         ]
@@ -85,8 +87,9 @@ class RunLog:
     def elapsed_s(self) -> float:
         """Returns the training time so far in seconds, including validation and saving.
 
-        A resumed run continues from the value in its checkpoint. Neither the time during which the
-        run was stopped nor the time of steps after the checkpoint, which are repeated, is counted.
+        In a resumed run, the training time continues from the value in the checkpoint. It does not
+        include the time during which the run was stopped. Steps that are repeated because they were
+        not saved are counted only once.
         """
         return time.monotonic() - self._began
 
@@ -99,7 +102,7 @@ class RunLog:
                 output.close()
 
     def count(self, target_tokens: int) -> None:
-        """Adds one step's target tokens to the count, and advances the progress bar."""
+        """Counts the target tokens of one step, and advances the progress bar by one step."""
         self._tokens += target_tokens
         if not self._is_silent:
             self._console.advance()
@@ -109,7 +112,7 @@ class RunLog:
         self._tokens, self._since = 0, time.monotonic()
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Logs a step and the number of target tokens per second, then restarts the clock."""
+        """Logs a step and the target tokens per second, then restarts the speed measurement."""
         speed = round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
         self.restart_clock()
         if not self._is_silent:
@@ -118,7 +121,7 @@ class RunLog:
             self._console.step(facts)
 
     def validation(self, step: int, result: Validation) -> None:
-        """Logs a validation's scores and some sample translations."""
+        """Logs the scores of a validation and a few sample translations."""
         if not self._is_silent:
             self._write({"event": "validation", "step": step} | result.facts)
             self._board.validation(step, result)
@@ -128,7 +131,7 @@ class RunLog:
         """Logs the finished model.
 
         Args:
-            facts: the model's step and other values for log.jsonl, such as its validation.
+            facts: values to write to log.jsonl, such as the model's step and validation.
         """
         if not self._is_silent:
             self._write({"event": "model"} | facts)
@@ -140,7 +143,7 @@ class RunLog:
             self._console.note(text)
 
     def _write(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Adds the time and the hardware to an entry, writes it to log.jsonl, and returns it."""
+        """Writes an entry with the training time and the hardware to log.jsonl, and returns it."""
         facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
         self._file.write(json.dumps(facts) + "\n")
         self._file.flush()

@@ -1,7 +1,7 @@
 """Writes checkpoints; on a GPU, training continues while a background thread writes them.
 
-On a CPU, no background thread is used, because the thread would take a core from training and need
-a copy of the weights and the optimizer's state.
+On a CPU, no background thread is used, because the thread would take a core from training and would
+need a copy of the weights and the optimizer's state.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ from nmt.training.optimizers import state_tensors
 class CheckpointWriter:
     """Writes checkpoints on the main process, one after another; writes nothing on other ranks.
 
-    If a write fails in the thread, the next method call re-raises the error. Leaving the `with`
-    block waits for the thread.
+    If a write fails in the background thread, the next method call re-raises the error. At the end
+    of the `with` statement, the checkpoint writer waits for the background thread.
     """
 
     def __init__(self, run: Run) -> None:
@@ -42,14 +42,14 @@ class CheckpointWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: TracebackType | object) -> None:
         with self._thread:
-            if kind is None:  # otherwise the block's error is reported
+            if kind is None:  # otherwise the error in the `with` statement is reported
                 self.wait()
 
     def save(self, transformer: Transformer, optimizer: Optimizer, state: State) -> None:
         """Saves the checkpoint of a step, and removes checkpoints that are no longer needed.
 
         Raises:
-            DivergedError: a weight is not finite. All ranks raise the error.
+            DivergedError: a weight is not finite. This error is raised on all ranks.
         """
         weights = transformer.state_dict()
         if not torch.stack([tensor.isfinite().all() for tensor in weights.values()]).all():
@@ -64,23 +64,23 @@ class CheckpointWriter:
             self._write(partial(self._save, Checkpoint(weights, states, state)))
 
     def record_state(self, state: State) -> None:
-        """Writes the state after a validation into the checkpoint of the same step."""
+        """Replaces the training state in an existing checkpoint, after a validation at its step."""
         if self._run.ranks.is_main:
             self._write(partial(checkpoints.record_state, self._run.directory, state))
 
     def check(self) -> None:
-        """Re-raises the exception of the last write if that write has already failed."""
+        """Re-raises the exception of the last write if the last write has already failed."""
         if self._last and self._last.done():
             self.wait()
 
     def wait(self) -> None:
-        """Waits for the last write, and re-raises its exception if it failed."""
+        """Waits for the last write to finish, and re-raises its exception if it failed."""
         last, self._last = self._last, None
         if last:
             last.result()
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Calls `write`, on a GPU in the background thread after the previous write has ended."""
+        """Calls `write`; on a GPU, the background thread calls it after the previous write."""
         if is_gpu(self._run.ranks.device):
             self.wait()
             self._last = self._thread.submit(write)
@@ -95,10 +95,11 @@ class CheckpointWriter:
 
 
 def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
-    """If a rank received a signal, waits until the main process has saved, then raises Stopped.
+    """Raises Stopped if a rank received a stop signal, once the main process has saved the step.
 
     Args:
-        signal_number: the signal's number, the same on all ranks; 0 if no rank received a signal.
+        signal_number: the number of the stop signal, or 0 if no rank received a stop signal. All
+            ranks must pass the same number.
     """
     if signal_number:
         run.ranks.wait()
@@ -110,7 +111,7 @@ def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
 
 
 def _copied(*parts: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Returns copies of tensors in host memory, page-locked if the tensors are on a GPU."""
+    """Copies tensors to host memory, which is page-locked if the tensors are on a GPU."""
     found = [
         {name: tensor.to("cpu", non_blocking=True, copy=True) for name, tensor in part.items()}
         for part in parts

@@ -6,8 +6,9 @@ from nmt.config import Config
 def learning_rate(config: Config, step: int) -> float:
     """Returns the learning rate of a step (see `inverse_square_root`); steps are counted from 1.
 
-    If `training.decay_after` is N, the rate rises during the warm-up to the peak that Eq. 3 gives
-    for N warm-up steps, stays constant until step N, and then decays as in Eq. 3.
+    If `training.decay_after` is N, the learning rate rises during the warm-up to the peak that
+    Eq. 3 of the paper gives for N warm-up steps. It then stays constant until step N, and decays as
+    in Eq. 3 after step N.
     """
     training, d_model = config.training, config.model.d_model
     warmup, hold, factor = (
@@ -21,19 +22,22 @@ def learning_rate(config: Config, step: int) -> float:
 
 
 def peak_step(config: Config) -> int:
-    """Returns the first step at the peak learning rate.
+    """Returns the first step with the peak learning rate.
 
-    The peak is reached at the last step of the warm-up, or of the run if the run is shorter.
+    The learning rate peaks at the last step of the warm-up, or at the last step of a run that is
+    shorter than the warm-up.
     """
     return min(config.training.warmup_steps, config.training.max_steps)
 
 
 def inverse_square_root(step: int, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
-    """Computes Eq. 3: factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
+    """Computes the learning rate of a step as in Eq. 3 of the paper.
+
+    The learning rate is factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
 
     Args:
-        step: number of the optimizer step, counted from 1.
-        factor: multiplier for the learning rate; 1 in the paper.
+        step: the number of the optimizer step, counted from 1.
+        factor: a multiplier for the learning rate, which is 1 in the paper.
 
     Raises:
         ValueError: `step` is less than 1.

@@ -22,13 +22,13 @@ from nmt.training.schedule import learning_rate
 
 
 class StepResult:
-    """The losses and the gradient norm of a step, over all ranks.
+    """The losses and the gradient norm of a step, computed over all ranks.
 
-    Losses are in nats, divided by `StepPlan.loss_divisor`. On a GPU, the values may not have been
-    computed yet. The first access to a value waits for the device and for the other ranks, so every
-    rank must access the result. The first access also exchanges the ranks' `requests`, because
-    ranks exchange values only once per step. Accessing a value raises DivergedError if the loss or
-    the gradient norm is not finite.
+    The losses are sums in nats, divided by `StepPlan.loss_divisor`. On a GPU, the losses and the
+    gradient norm may not be available yet. The first access to a value waits for the device and for
+    the other ranks, so every rank must access the result. The first access also exchanges the
+    numbers in `requests`, so that ranks communicate only once per step. Accessing a value raises
+    DivergedError if the loss or the gradient norm is not finite.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class StepResult:
         ranks: Ranks,
         requests: Callable[[], Sequence[float]] = tuple,
     ):
-        """Starts copying the result from the device.
+        """Starts copying the result from the device to host memory.
 
         Args:
-            sums: (3,) float64: this rank's smoothed and unsmoothed loss, both in nats and summed
-                over target tokens, and the gradient norm.
-            divisor: the number by which the losses, summed over ranks, are divided.
-            rate: the step's learning rate.
-            requests: Called when ranks exchange values; returns this rank's numbers for the
-                property `requests`.
+            sums: (3,) float64, this rank's smoothed loss, unsmoothed loss and gradient norm. The
+                losses are in nats and summed over target tokens.
+            divisor: the number by which the sums of the losses over all ranks are divided.
+            rate: the learning rate of the step.
+            requests: a function that is called when ranks exchange values, and returns this rank's
+                numbers for the property `requests`.
         """
         self._sums, self._copied = sums.to("cpu", non_blocking=True), _mark(sums.device)
         self._step, self._divisor, self._ranks = step, divisor, ranks
@@ -87,7 +87,7 @@ class StepResult:
 
     @property
     def requests(self) -> list[float]:
-        """Returns the maximum over ranks of each number that the callback `requests` returned."""
+        """Returns the maximum over ranks of each number that the `requests` callback returned."""
         return self._values[3]
 
 
@@ -124,19 +124,21 @@ def optimizer_step(
 ) -> StepResult:
     """Runs forward and backward passes for this rank's micro-batches, and updates the weights.
 
-    The loss is summed over tokens and divided by one divisor for the whole step, so the gradient
+    The sum of the losses of all tokens in the step is divided once by `divisor`, so the gradient
     does not depend on the number of micro-batches.
 
     Args:
         module: the loss module, wrapped in DistributedDataParallel if there are several ranks.
-        micro_batches: for each micro-batch, its number in the step and its tensors, in order.
-        divisor: the divisor for the whole step's loss (see `StepPlan.loss_divisor`).
+        micro_batches: the micro-batches of this rank, each with its number within the step, in
+            ascending order.
+        divisor: the number by which the loss of the whole step is divided (see
+            `StepPlan.loss_divisor`).
         requests: see `StepResult`.
 
     Raises:
         InputError: memory ran out.
-        DivergedError: the loss or the gradient norm is not finite; weights and optimizer state are
-            unchanged. On a GPU, the error is raised when the result is accessed.
+        DivergedError: the loss or the gradient norm is not finite. The weights and the optimizer's
+            state are unchanged. On a GPU, this error is raised when the result is accessed.
     """
     settings = config.training
     divisor_per_rank = divisor / ranks.world_size
@@ -173,13 +175,13 @@ def add_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Accumulates the gradients of a micro-batch; returns its smoothed and unsmoothed loss.
 
-    The returned losses are summed over tokens and are not divided.
+    The returned losses are sums over target tokens, not averages.
 
     Args:
-        divisor_per_rank: the divisor for the whole step's loss, divided by the number of ranks.
-            DistributedDataParallel then averages gradients over ranks, so that their sum is divided
-            by the divisor for the whole step. This division is exact if the number of ranks is a
-            power of two.
+        divisor_per_rank: the divisor of the whole step's loss, divided by the number of ranks.
+            Because DistributedDataParallel averages gradients over ranks, the sum of the gradients
+            is in effect divided by the whole step's divisor. Dividing by the number of ranks is
+            exact if this number is a power of two.
     """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)
@@ -189,7 +191,7 @@ def add_gradients(
 
 @contextmanager
 def _naming(step: int, micro_batch: int, batch: Batch) -> Iterator[None]:
-    """Raises an InputError that names the micro-batch if memory runs out in the block."""
+    """Converts an out-of-memory error to an InputError that identifies the micro-batch."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -21,10 +21,10 @@ from nmt.training.saving import CheckpointWriter
 
 
 def train(config: Config, note: Note) -> Path:
-    """Starts or resumes the run that `config` describes, on its prepared data (see `prepare`).
+    """Starts or resumes the run that `config` describes, using its prepared data (see `prepare`).
 
     Args:
-        note: Called with each user-facing message.
+        note: a function that is called with each message for the user.
 
     Returns:
         The finished model's directory.
@@ -32,9 +32,9 @@ def train(config: Config, note: Note) -> Path:
     Raises:
         InputError: a setting is invalid, the data has not been prepared, or the run is locked.
             Subclasses of InputError are raised if there is no valid checkpoint, training diverges,
-            storage fails, or a rank is lost. One rank raises the error, and all other ranks raise
-            ReportedElsewhereError.
-        Stopped: a signal stopped the run; the last step was saved.
+            storage fails, or a rank is lost. If there are several ranks, one rank raises the error,
+            and all other ranks raise ReportedElsewhereError.
+        Stopped: a signal stopped the run. A checkpoint of the last step was saved.
     """
     keep_freed_memory()
     directory = RunDirectory(Path(config.training.run_directory))
@@ -90,7 +90,7 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
 
 
 def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) -> None:
-    """Trains the model of a run, from a checkpoint or from scratch; writes the finished model."""
+    """Trains the model of a run from `start` or from scratch, and writes the finished model."""
     training, step = begin_training(run, start, note), start.step if start else 0
     with _log(training, step) as log:
         if start:
@@ -108,7 +108,7 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
 
 
 def _log(training: Training, step: int) -> RunLog:
-    """Returns the run's log, continued after `step`; silent on all ranks except the main one."""
+    """Returns the run's log, which continues after `step`; only the main process logs anything."""
     run = training.run
     if not run.ranks.is_main:
         return RunLog(None)

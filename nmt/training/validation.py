@@ -1,4 +1,4 @@
-"""Validates the model: computes its loss on the references and scores its translations."""
+"""Validates a model by computing its loss on the references and scoring its translations."""
 
 import io
 import math
@@ -37,7 +37,7 @@ Sample = tuple[str, str, str]  # source, reference, translation
 
 @dataclass(frozen=True)
 class Validation:
-    """The results of a validation; the losses are in nats per target token."""
+    """The results of a validation, with losses in nats per target token."""
 
     loss: float  # smoothed
     nll: float  # unsmoothed
@@ -46,17 +46,17 @@ class Validation:
     samples: list[Sample]
     chrf: float = 0.0
     chrf_signature: str = ""
-    unigram_nll: float = 0.0  # nll of guessing by token frequencies, see `health`
+    unigram_nll: float = 0.0  # nll of predicting from token frequencies (see `health`)
     attention: bytes | None = None  # see `_attention`; only on the main process
 
     @property
     def ppl(self) -> float:
-        """Returns the perplexity, limited to e^700."""
+        """Returns the perplexity, which is limited to e^700 to prevent an overflow."""
         return math.exp(min(self.nll, 700.0))
 
     @property
     def facts(self) -> dict[str, float | str]:
-        """Returns the values for log.jsonl."""
+        """Returns the values that are written to log.jsonl."""
         values = asdict(self)
         del values["samples"], values["attention"]
         return values | {"ppl": self.ppl}
@@ -73,12 +73,12 @@ def _check(stop: StopRequest) -> None:
 
 
 class InferenceCopy:
-    """Provides a translator for the model that is being trained, equivalent to `nmt translate`.
+    """Provides a translator, equivalent to `nmt translate`, for the model that is being trained.
 
     On a GPU, the translator uses a bf16 copy of the model. All validations of a run use the same
     copy, so that its decode buffers and CUDA graphs are reused. Because CUDA graphs read weights at
     fixed addresses, new weights are copied into the same memory. On a CPU, the translator uses the
-    fp32 model itself.
+    fp32 model that is being trained.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class InferenceCopy:
         """Returns a translator with the current weights of `transformer`.
 
         Args:
-            transformer: the model that is being trained, in evaluation mode.
+            transformer: the model that is being trained, which must be in evaluation mode.
             target_symbols: see `Translator.of`.
         """
         device, translator = transformer.embedding.device, self._translator
@@ -121,16 +121,18 @@ def validate(
     copy: InferenceCopy,
     target_symbols: Sequence[str] = (),
 ) -> Validation | None:
-    """Measures loss, BLEU and chrF on the validation split, which is divided among the ranks.
+    """Measures the loss, BLEU and chrF on the validation data, which is divided among the ranks.
 
-    Sources are translated as by `nmt translate`, with the decoding settings of `config`.
+    Sources are translated in the same way as by `nmt translate`, with the decoding settings in
+    `config`.
 
     Args:
-        copy: provides the translator; all validations of a run must use the same object.
+        copy: the object that provides the translator. All validations of a run must use the same
+            object.
         target_symbols: see `Translator.of`.
 
     Returns:
-        The results, or None on every rank if a stop signal interrupted a rank.
+        The results of the validation, or None on all ranks if a stop signal interrupted any rank.
 
     Raises:
         InputError: every pair is too long for the model's learned positions.
@@ -194,9 +196,10 @@ def _translated(
 def _attention(translator: Translator, pairs: Sequence[TokenPair]) -> bytes | None:
     """Returns a PNG plot of the cross-attention for the first pair that is not too long.
 
-    The plot shows the attention of the last layer, averaged over its heads, for the tokens of the
-    reference. All validations plot the same pair, so that the plots can be compared. The result is
-    None if all pairs are too long, or if matplotlib is missing or cannot write its files.
+    The plot shows the attention of the reference tokens to the source tokens in the last layer,
+    averaged over the heads. All validations plot the same pair, so that the plots can be compared.
+    The function returns None if all pairs are too long, or if matplotlib is not installed or cannot
+    write its files.
     """
     limit = min(_MAX_PLOTTED, translator.transformer.max_length or _MAX_PLOTTED)
     pair = next((pair for pair in pairs if max(map(len, pair)) <= limit), None)
@@ -222,11 +225,12 @@ def _losses(
 ) -> list[float]:
     """Computes the loss on the references of `pairs`, without loss weights.
 
-    If the model has learned positions, pairs with more tokens than positions are omitted.
+    If the model has learned positions, pairs with more tokens than the model has positions are
+    skipped.
 
     Returns:
-        The smoothed loss and the nll, both in nats and summed over target tokens, and the number of
-        target tokens.
+        Three numbers: the smoothed loss and the nll, both in nats and summed over target tokens,
+        and the number of target tokens.
 
     Raises:
         DivergedError: the loss is not finite.
