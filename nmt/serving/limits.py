@@ -1,4 +1,4 @@
-"""Defines the limits on requests and on the queue.
+"""Defines the limits on requests and on the length of the request queue.
 
 `requests.py` enforces the limits on requests, and `batcher.py` enforces the limit on the queue.
 """
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 class Limits:
     """Inclusive limits on requests.
 
-    A request that is too large is rejected with status 400 or 413. If the queue is full, the status
-    is 429, and the client may repeat the request. The status is 408 if `arrival_s` is exceeded,
-    and 503 if `answer_s` is exceeded.
+    A request that is too large is rejected with status 400 or 413. If the request queue is full, a
+    request is rejected with status 429, and the client may send it again. A request that is still
+    incomplete after `arrival_s` seconds is rejected with status 408. A request that is still
+    unanswered after `answer_s` seconds is rejected with status 503.
     """
 
     queue: int = 256  # waiting requests

@@ -1,4 +1,4 @@
-"""Runs `nmt serve`: opens a socket, runs uvicorn, and answers accepted requests before stopping."""
+"""Implements `nmt serve`, which runs uvicorn and answers all accepted requests before it exits."""
 
 import gc
 import os
@@ -41,19 +41,19 @@ def run_serve(
     note: Note,
     allow_host: Sequence[str] = (),
 ) -> None:
-    """Serves HTTP requests until a signal arrives, then answers the requests already accepted.
+    """Serves HTTP requests until a stop signal arrives, then answers all accepted requests.
 
     Args:
-        loads: functions that load the model, one per model process. Loading starts when the socket
-            is open.
-        port: the TCP port, or 0 for any free port; `note` is called with the chosen port.
+        loads: functions that load the model, one per model process. They are called after the
+            socket has been opened.
+        port: the TCP port, or 0 for any free port. A message to `note` contains the actual port.
         note: called with each user-facing message.
-        allow_host: additional host names to accept, see `Hosts.of`.
+        allow_host: additional host names to accept (see `Hosts.of`).
 
     Raises:
         ArgumentError: the address does not exist or is in use.
-        InputError: raised by a function in `loads`.
-        Stopped: the server was stopped by a signal.
+        InputError: a function in `loads` raised this error.
+        Stopped: a signal stopped the server.
     """
     listener = _listener(host, port)
     stopped: list[int] = []
