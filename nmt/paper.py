@@ -1,8 +1,8 @@
-"""Lists the settings and results stated in the paper; no other module repeats them.
+"""Contains the settings and results that the paper states. No other module repeats them.
 
-The paper is Vaswani et al. (2017), https://arxiv.org/abs/1706.03762. Settings have the same names
-here as in a configuration file. The paper states results without confidence intervals, and BLEU
-without a sacreBLEU signature.
+The paper is Vaswani et al. (2017), https://arxiv.org/abs/1706.03762. The settings in this module
+have the same names as in a configuration file. The paper states neither confidence intervals nor
+sacreBLEU signatures for its results.
 """
 
 import re
@@ -58,7 +58,7 @@ TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
 
 @dataclass(frozen=True)
 class OtherSystem:
-    """Another system in Table 2, with its results on newstest2014 as stated in the paper."""
+    """A system in Table 2 that is not one of the paper's models, with its newstest2014 results."""
 
     name: str
     source: str
@@ -88,7 +88,7 @@ SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 
 
 def sustained_flops(device: str) -> float | None:
-    """Returns the paper's sustained FLOP/s for the GPU named `device`, or None if it is not listed.
+    """Returns the sustained FLOP/s that the paper states for a GPU, or None if it states none.
 
     >>> sustained_flops("Tesla K40m"), sustained_flops("Quadro P1000")
     (3700000000000.0, None)

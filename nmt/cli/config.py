@@ -1,4 +1,4 @@
-"""`nmt config`: prints every setting, or a shipped configuration."""
+"""Defines the command `nmt config`, which prints every setting or a shipped configuration."""
 
 import argparse
 

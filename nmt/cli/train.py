@@ -1,4 +1,4 @@
-"""`nmt train`: trains a model, in one process or under torchrun."""
+"""Defines the command `nmt train`, which trains a model in one process or under torchrun."""
 
 import argparse
 import os
@@ -35,7 +35,11 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _is_first(rank: str) -> bool:
-    """Returns whether this is the only process, or rank 0 of torchrun."""
+    """Returns whether this process is the only one or has rank 0 under torchrun.
+
+    Args:
+        rank: the environment variable in which torchrun stores the rank, such as "RANK".
+    """
     return os.environ.get(rank, "0") == "0"
 
 
