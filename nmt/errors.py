@@ -94,7 +94,7 @@ class ArgumentError(InputError):
         self.args = (text, *values)  # unpickling calls the class with these arguments
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the message, with the parameters that `names` contains renamed."""
+        """Returns the message, in which parameters are renamed according to `names`."""
         values = iter(self._values)
 
         def filled(brace: re.Match[str]) -> str:

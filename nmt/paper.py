@@ -1,4 +1,6 @@
-"""Contains the settings and results that the paper states. No other module repeats them.
+"""Contains the settings and results that the paper states.
+
+No other module repeats these settings and results.
 
 The paper is Vaswani et al. (2017), https://arxiv.org/abs/1706.03762. The settings in this module
 have the same names as in a configuration file. The paper states neither confidence intervals nor

@@ -47,8 +47,8 @@ def need_current_directory() -> None:
 def refuse_forked(pid: int) -> None:
     """Raises ArgumentError if this process was forked from the process with the ID `pid`.
 
-    A forked process lacks the compute threads of its parent. It would hang on locks that other
-    threads of the parent held at the time of the fork.
+    A forked process lacks the compute threads of its parent. A forked process would also hang on
+    locks that other threads of the parent held at the time of the fork.
     """
     if os.getpid() != pid:
         raise ArgumentError(

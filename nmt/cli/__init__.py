@@ -133,7 +133,7 @@ def _check_directories() -> None:
 
 
 def _refused(error: InputError, flags: Mapping[str, str]) -> int:
-    """Prints an error with the command-line names in `flags`, and returns its exit status."""
+    """Prints an error with the parameter names in `flags`, and returns the error's exit status."""
     for problem in error.naming(flags):
         say(f"nmt: error: {problem}")
     return error.status

@@ -42,7 +42,11 @@ def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 
 def load_config(arguments: argparse.Namespace) -> "Config":
-    """Loads the configuration that the arguments specify. Raises InputError if it is invalid."""
+    """Loads the configuration that the arguments specify.
+
+    Raises:
+        InputError: the configuration is invalid.
+    """
     from nmt.config import load
 
     return load(arguments.config, arguments.overrides, origin=_ORIGIN)
@@ -63,7 +67,7 @@ def placing_settings(arguments: argparse.Namespace) -> Iterator[None]:
 def add_decoding(
     parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
 ) -> None:
-    """Adds the beam search flags that `search_options` reads, and calls `add_device`."""
+    """Adds --device, --precision, and the beam search flags that `search_options` reads."""
     parser.add_argument("--beam", type=beam_size, metavar="N",
                         help="beam size; 1 is greedy search "
                              "(default: the model's decoding.beam)")  # fmt: skip

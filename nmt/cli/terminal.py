@@ -17,7 +17,7 @@ def say(text: str) -> None:
 
 
 def run_script(name: str, main: Callable[[], None]) -> None:
-    """Runs a recipe's script. Errors are reported and end the process as in `nmt` commands."""
+    """Runs the script of a recipe. Reports errors and exits in the same way as an `nmt` command."""
     try:
         main()
     except KeyboardInterrupt:
@@ -33,7 +33,7 @@ def run_script(name: str, main: Callable[[], None]) -> None:
 
 
 def must_not_be_torn_down() -> bool:
-    """Returns whether a failed process is a rank of a distributed run.
+    """Returns whether this process, which has failed, is a rank of a distributed run.
 
     Such a process must call `os._exit` after its last output. If it exited normally, the
     interpreter would wait for operations on process groups or on the GPU, which may never finish if
@@ -83,7 +83,7 @@ def _occupy_standard_descriptors() -> None:
 
 
 def flush_output() -> None:
-    """Flushes buffered results. Raises OSError if they cannot be written."""
+    """Flushes buffered results. Raises OSError if the results cannot be written."""
     if sys.stdout:
         with naming("standard output"):
             sys.stdout.flush()

@@ -68,7 +68,7 @@ def _of_run(folder: Path, config: Config) -> JSON:
 
 
 def first_sight(sources: Sequence[str]) -> str | None:
-    """Returns the first source with 8 to 12 words, or the first source if no source has that many.
+    """Returns the first source with 8 to 12 words, or the first source if there is no such source.
 
     Returns None if `sources` is empty.
     """

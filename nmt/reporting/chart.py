@@ -1,9 +1,9 @@
 """Computes SVG paths and tick labels of line charts that a web page can show at any size.
 
-The charts adapt to small screens and dark mode, and they show the values at the pointer. They are
-not created with matplotlib, because its SVG images have fixed sizes and colors and contain text as
-paths. The coordinates of a path are positions in a box of `WIDTH` x `HEIGHT` units. The web page
-stretches this box to the size of the chart, and places the tick labels outside the box.
+The charts adapt to small screens and dark mode, and they show the values at the pointer. The charts
+are not created with matplotlib, because matplotlib's SVG images have fixed sizes and colors and
+contain text as paths. The coordinates of a path are positions in a box of `WIDTH` x `HEIGHT` units.
+The web page stretches the box to the size of the chart, and places tick labels outside the box.
 """
 
 import math
@@ -58,7 +58,7 @@ class Axis:
     def labels(self) -> list[tuple[str, float]]:
         """The label and the relative position of each tick.
 
-        On a linear axis, all labels except 0 have the same suffix. It is "k", "M", "G" or empty.
+        On a linear axis, all labels except 0 have the same suffix, which is "k", "M", "G" or empty.
         """
         most = max(map(abs, self.ticks))
         units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))

@@ -88,8 +88,8 @@ def table_3_row(config: Config) -> Row | None:
 def newstest(data: Data, split: Sequence[Corpus]) -> str | None:
     """Returns "newstest2013" or "newstest2014" if a split is one of these test sets.
 
-    Returns None for other splits, and if the training data is not WMT14. WMT14 is recognized by the
-    name of its dataset on the Hugging Face Hub.
+    Returns None for all other splits. Also returns None if the training data is not WMT14. WMT14 is
+    recognized by the name of its dataset on the Hugging Face Hub.
     """
     pair = (data.source_language, data.target_language)
     if pair not in {("en", "de"), ("en", "fr")} or len(split) != 1:

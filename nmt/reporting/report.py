@@ -113,7 +113,7 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
 
 
 def _missing(run: RunRecord) -> list[str]:
-    """Returns one line for each part that the page lacks. The line states the reason."""
+    """Returns one line for each part that is missing from the page. Each line states the reason."""
     reasons = list(run.missing)
     if not run.log and not RunDirectory(run.directory).models():
         reasons.append("curves: nothing is logged yet")
@@ -130,7 +130,10 @@ def _missing(run: RunRecord) -> list[str]:
 
 
 def _named(runs: Sequence[RunRecord], lines_of: Callable[[RunRecord], list[str]]) -> list[str]:
-    """Returns the lines of all runs. If there are several runs, each line begins with a name."""
+    """Returns the lines of all runs.
+
+    If there are several runs, each line is prefixed with the name of its run.
+    """
     return [
         f"{run.name}: {line}" if len(runs) > 1 else line for run in runs for line in lines_of(run)
     ]

@@ -176,8 +176,8 @@ def read_runs(
 
     Args:
         note: called with a message if data cannot be read, and before a test set is translated.
-        contrastive: a file of contrastive pairs, or None. If it is specified, each finished model's
-            accuracy on these pairs is computed.
+        contrastive: a file of contrastive pairs on which the accuracy of each finished model is
+            computed, or None.
 
     Raises:
         InputError: a directory is not a run directory, or its settings cannot be read (status 2).
@@ -205,7 +205,10 @@ def _check(directory: Path) -> None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Returns a unique name for each path, made of as few of its last components as possible."""
+    """Returns a unique name for each path.
+
+    The names consist of as few of the last components of each path as possible.
+    """
     for length in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-length:])) for path in paths]
         if len(set(names)) == len(names):
@@ -256,8 +259,8 @@ def _log_faults(
     Args:
         log: the valid entries of the log.
         invalid: the number of invalid lines in the log.
-        model: the manifest of the finished model, or None. The log must not end before the step of
-            this model.
+        model: the manifest of the finished model, or None. If the log ends before the step of the
+            finished model, this is reported as a problem.
     """
     faults = []
     if not log and run.models():

@@ -55,8 +55,8 @@ def shipped_text(name: str) -> str:
     """Returns a shipped configuration as YAML, including the settings in its `base:` file.
 
     Raises:
-        ArgumentError: no shipped configuration has the name `name`. The error message suggests the
-            most similar name.
+        ArgumentError: there is no shipped configuration with this name. The error message suggests
+            the most similar name.
     """
     names = shipped()
     if name not in names:

@@ -11,9 +11,9 @@ def about(translator: Any) -> JSON:
     """Returns a description of the served model as a JSON object.
 
     Returns:
-        The description that `about_model` returns, with two additional keys. An exported model has
-        the description of its original model, but an empty list of `examples`, because the
-        examples require the microscope. The additional keys are:
+        The description that `about_model` returns, with two additional keys. For an exported model,
+        the original model is described, but the list of `examples` is empty, because the examples
+        require the microscope. The additional keys are:
 
         * `demo`: whether all training corpora are demo corpora.
         * `model`: an object with the settings in the configuration's `model` section, the

@@ -18,7 +18,7 @@ def alternatives(
     """Returns the most likely words that can follow `prefix` in a sentence's translation.
 
     A search with the model's decoding settings completes each of the `k` most likely next tokens to
-    a word. For example, it may complete the token "h" to the word "house". If several tokens lead
+    a word. For example, the token "h" may be completed to the word "house". If several tokens lead
     to the same word, the word is returned only once. Tokens that would extend the last word of
     `prefix` are skipped.
 

@@ -29,7 +29,7 @@ def create_app(
     loaded: Callable[[Batcher], None] = lambda batcher: None,
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """Creates the HTTP application, which starts the model processes when it starts itself.
+    """Creates the HTTP application. At startup, the application starts the model processes.
 
     Args:
         processes: see `Batcher`.

@@ -2,7 +2,7 @@
 
 The event loop adds work to the queue and receives futures. For each model process, a thread takes
 work from the queue, passes the work to the process and waits for the result. If a client
-disconnects or times out, its future is cancelled. This also cancels the work for the future, unless
+disconnects or times out, its future is cancelled. Cancelling a future also cancels its work, unless
 the work has started.
 """
 
@@ -96,8 +96,9 @@ class _Item:
 class Batcher:
     """A request queue with one thread per model process.
 
-    If a model process is killed, the batcher starts a replacement. If this fails, the batcher tries
-    again at growing intervals. A replacement is not used if it finds a different model on disk.
+    If a model process is killed, the batcher starts a replacement. If the replacement cannot be
+    started, the batcher tries again at growing intervals. A replacement is not used if it finds a
+    different model on disk.
 
     Args:
         processes: functions that create model processes, one function per model process. Each
@@ -297,7 +298,7 @@ class Batcher:
             took_s = time.perf_counter() - began
 
     def _first(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Starts a model process. Returns None if it is not needed or cannot be started."""
+        """Starts a model process. Returns None if the process is not needed or cannot start."""
         try:
             return self._started(new)
         except BaseException as error:
@@ -353,7 +354,9 @@ class Batcher:
             _fail(dropped, EndedError())
 
     def _started(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Starts a model process and waits until it is ready. Returns None if it is not needed.
+        """Starts a model process and waits until the process is ready.
+
+        Returns None if the process is not needed.
 
         Raises:
             OtherModelError: the process has loaded a different model than the first model process.
@@ -509,7 +512,7 @@ def _requests(batch: Sequence[_Item]) -> int:
 
 
 def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
-    """Returns a batch of `wanted` and the items of `pool` that are closest to it in length.
+    """Returns a batch of `wanted` and the items of `pool` that are closest to `wanted` in length.
 
     Args:
         most: maximum number of texts in the batch. Batches of long texts contain fewer texts.

@@ -47,7 +47,7 @@ def details(
 ) -> list[Details]:
     """Computes the attention weights and token probabilities of each translation, if requested.
 
-    This requires additional forward passes.
+    The computation requires additional forward passes.
 
     Raises:
         ArgumentError: `token_probabilities` is True, but the model is an exported model.

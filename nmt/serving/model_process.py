@@ -125,7 +125,8 @@ class ModelProcess:
         """Calls `Translator.n_best` in the model process and returns the result.
 
         Args:
-            is_wanted: called at short intervals. If it returns False, the translation is abandoned.
+            is_wanted: called at short intervals. If the function returns False, the translation is
+                abandoned.
 
         Raises:
             AbandonedError: `is_wanted` returned False.
@@ -228,7 +229,10 @@ def _warm(translator: Translates) -> Model:
 
 
 def _go_on(calls: Connection, _: int) -> None:
-    """Raises AbandonedError if the server has abandoned the call. Serves as a progress callback."""
+    """Raises AbandonedError if the server has abandoned the call.
+
+    `Translator.n_best` calls this function as its progress callback.
+    """
     if calls.poll():
         calls.recv()
         raise AbandonedError

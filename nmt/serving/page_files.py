@@ -15,7 +15,7 @@ _DYNAMIC = re.compile(r'import\("\./(\w+)\.js"\)')
 
 @dataclass(frozen=True)
 class PageFiles:
-    """The files of the web page, with the Content-Security-Policy for them.
+    """The files and the Content-Security-Policy of the web page.
 
     Attributes:
         files: a dictionary that maps each URL path to a file's content and media type.

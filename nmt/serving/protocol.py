@@ -1,4 +1,4 @@
-"""Adds limits on time, size and number to uvicorn's HTTP connections.
+"""Adds limits on time, on size and on the number of connections to uvicorn's HTTP protocol.
 
 By itself, uvicorn limits only how long a connection may be idle between requests. This module also
 limits the time until a request is complete, the size of a request's headers, the time that a client
@@ -51,8 +51,8 @@ class Connection(HttpToolsProtocol):
         """See asyncio.Protocol.
 
         After the application has rejected a request, the rest of the request is received and
-        discarded, so that the client can read the response. If the rest exceeds a maximum size, the
-        connection is aborted.
+        discarded, so that the client can read the response. If the rest of the request exceeds a
+        maximum size, the connection is aborted.
         """
         self._size += len(data)
         if self._size > self.limits.body_bytes * _DROPPED:

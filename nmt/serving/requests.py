@@ -48,7 +48,11 @@ def limits_of(request: Request) -> Limits:
 
 
 def batcher_of(request: Request) -> Batcher:
-    """Returns the batcher. Raises HTTPException with status 503 if it does not accept requests."""
+    """Returns the batcher if it accepts requests.
+
+    Raises:
+        HTTPException: the batcher does not accept requests (status 503).
+    """
     batcher = living_batcher_of(request)
     if not batcher.is_ready:
         message = "The model is loading." if batcher.model is None else "The server is stopping."
@@ -199,7 +203,7 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
 
 
 async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
-    """Waits for the result of a future. Cancels the future if the client no longer waits.
+    """Waits for the result of a future. Cancels the future if this function raises an exception.
 
     Raises:
         HTTPException: there is no result after `answer_s` seconds (status 503), or the client has

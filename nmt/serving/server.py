@@ -44,8 +44,8 @@ def run_serve(
     """Serves HTTP requests until a stop signal arrives, then answers all accepted requests.
 
     Args:
-        loads: functions that load the model, one per model process. They are called after the
-            socket has been opened.
+        loads: functions that load the model, one per model process. The functions are called after
+            the socket has been opened.
         port: the TCP port, or 0 for any free port. A message to `note` contains the actual port.
         note: called with each user-facing message.
         allow_host: additional host names to accept (see `Hosts.of`).
@@ -93,7 +93,7 @@ def run_serve(
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; raises ArgumentError if the address is unavailable."""
+    """Returns a listening socket. Raises ArgumentError if the address is unavailable."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)

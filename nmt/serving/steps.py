@@ -63,18 +63,17 @@ def steps(
     Returns:
         An object with these keys:
 
-        * `embedding`: an object that contains the `id` and the `piece` of the input token. It also
-          contains four vectors of shape (D): `row` is the token's row of the embedding matrix,
-          `scaled` is this row times sqrt(d_model), `position` is the positional encoding, and `sum`
-          is the sum of `scaled` and `position`, which is the input of the first layer.
-        * `self` and `cross`: the results of the attention sub-layers (see `_attention`). The
-          encoder has no `cross`.
+        * `embedding`: the input token and its embedding (see `_embedding`).
+        * `self`: the results of the self-attention sub-layer (see `_attention`).
+        * `cross`: the results of the cross-attention sub-layer (see `_attention`), if `side` is
+          "target".
         * `feed_forward`: the results of the feed-forward sub-layer (see `_feed_forward`).
-        * `hidden`: the output of the last layer, of shape (D).
-        * `output`: the logits and probabilities (see `_output`). The encoder has no `output`.
+        * `hidden`: the output of the encoder or decoder, of shape (D).
+        * `output`: the logits and probabilities (see `_output`), if `side` is "target".
 
     Raises:
-        InputError: the page cannot show how the model's layers differ from the paper's layers.
+        InputError: the page cannot show this model, because its layers differ from the paper's
+            layers.
         ArgumentError: `text` is empty, `text` or `target` is too long, or `token`, `layer` or
             `head` does not exist.
     """
@@ -132,6 +131,17 @@ def _recorded(layer: nn.Module) -> Iterator[_Seen]:
 
 
 def _embedding(translator: Translator, token: int, position: int) -> JSON:
+    """Returns the intermediate results of the embedding of an input token.
+
+    Returns:
+        An object with these keys. All vectors have the shape (D).
+
+        * `id` and `piece`: the id and the piece of the input token.
+        * `row`: the token's row of the embedding matrix.
+        * `scaled`: the token's row of the embedding matrix, times sqrt(d_model).
+        * `position`: the positional encoding of the token's position.
+        * `sum`: the sum of `scaled` and `position`, which is the input of the first layer.
+    """
     model = translator.transformer
     row = model.embedding[token]
     scaled = row * math.sqrt(model.d_model)
@@ -227,7 +237,7 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
           The input is `sum` in a post-norm layer, and `before` in a pre-norm layer.
         * `standardized`: the normalization's input minus `mean`, divided by `deviation`.
         * `gain` and `bias`: the parameter vectors of the normalization.
-        * `normalized`: the output of the normalization, `standardized` times `gain` plus `bias`.
+        * `normalized`: the normalization's output (`standardized` times `gain` plus `bias`).
     """
     (x, _), _ = seen[residual]
     total = x + output

@@ -40,7 +40,7 @@ def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
     """Cuts a text into parts that are short enough for the model.
 
     The parts are queued separately, so that a long text does not block other requests. Unlike
-    `Cutter`, this function cuts text without spaces between characters.
+    `Cutter`, this function may cut between two characters if the text contains no spaces.
     """
     tag, rest = tokenizer.split_tag(text)
     short = len(text) <= max_part or len(rest) <= _SHORT
