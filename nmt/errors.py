@@ -228,7 +228,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    if isinstance(error, BlockingIOError):  # non-blocking I/O raises it with one of these texts
+    if isinstance(error, BlockingIOError):  # non-blocking I/O also raises one of these texts
         return False
     kinds = RuntimeError, OSError, ImportError
     return isinstance(error, kinds) and any(text in str(error) for text in _NO_MEMORY)

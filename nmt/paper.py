@@ -53,7 +53,7 @@ TABLE_1 = {
 TABLE_2 = {
     ("de", "base"): 27.3, ("de", "big"): 28.4, ("fr", "base"): 38.1, ("fr", "big"): 41.8,
 }  # fmt: skip
-EN_FR_BIG_IN_TEXT = 41.0  # BLEU of the same model in the text of §6.1
+EN_FR_BIG_IN_TEXT = 41.0  # BLEU of the big EN-FR model in the text of §6.1
 # Table 2, EN-DE: training time x number of GPUs x sustained FLOP/s, not a count of operations
 TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
 
@@ -107,7 +107,7 @@ class Row:
     ppl: float  # per word piece
     bleu: float
     parameters: int | None  # in millions; None if the paper does not state it
-    changes: dict[str, Any]  # settings that differ from the base model's
+    changes: dict[str, Any]  # settings that differ from the base model's settings
 
 
 def _row(name: str, ppl: float, bleu: float, parameters: int | None = None, **changes: Any) -> Row:

@@ -63,7 +63,7 @@ def start_deaf(process: BaseProcess) -> None:
     Ctrl-C sends SIGINT to all foreground processes of a terminal. However, a worker should be
     stopped only by its parent.
     """
-    resource_tracker.ensure_running()  # a later start would unblock the signals
+    resource_tracker.ensure_running()  # starting the tracker later would unblock the signals
     former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOP)  # the child inherits the mask
     try:
         process.start()

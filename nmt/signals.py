@@ -18,7 +18,7 @@ from nmt.errors import Stopped
 STOP = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
-    if hasattr(signal, name)  # Windows lacks two of them; `nmt` cannot run there and reports this
+    if hasattr(signal, name)  # Windows lacks two signals, but `nmt` cannot run there anyway
 )
 
 _RETRY_S = 0.05

@@ -15,7 +15,7 @@ from nmt.errors import InputError
 try:
     import fcntl
     import resource
-except ImportError:  # Windows; `refuse_windows` reports it
+except ImportError:  # on Windows, which `refuse_windows` reports
     pass
 
 

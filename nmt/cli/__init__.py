@@ -54,7 +54,7 @@ _EXTRAS = {  # packages that only some commands need
     ),
 }  # fmt: skip
 
-_PACKAGES = {"google": "protobuf"}  # packages whose modules have another name
+_PACKAGES = {"google": "protobuf"}  # packages with other names than their modules
 
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     set_up_streams()
     try:
         status = _status_of(argv)
-    except Exception:  # a bug; the interpreter prints it unless this process might hang
+    except Exception:  # a bug, which the interpreter reports unless this process might hang
         if not must_not_be_torn_down():
             raise
         traceback.print_exc()

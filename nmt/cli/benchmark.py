@@ -22,10 +22,11 @@ from nmt.errors import InputError
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     below = parser.add_subparsers(metavar="train|translate", required=True)
     for name, add, measure, summary, example in (
-        ("train", _add_train, _train, "measure training: tokens per second, memory, step times",
+        ("train", _add_train, _train,
+         "measure tokens per second, memory and step times in training",
          "nmt benchmark train configs/demo.yaml training.batch_tokens=2000"),
         ("translate", _add_translate, _translate,
-         "measure translation: sentences per second, latency, memory",
+         "measure sentences per second, latency and memory in translation",
          "nmt benchmark translate runs/demo --precision bf16"),
     ):  # fmt: skip
         sub = below.add_parser(

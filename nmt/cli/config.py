@@ -18,7 +18,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "config",
-    "print every setting, or a shipped configuration",
+    "print every setting or a shipped configuration",
     "nmt config demo > demo.yaml",
     _add_flags,
     _run,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.translator import SearchOptions
 
-_ORIGIN = "command line"  # the source of overrides in messages
+_ORIGIN = "command line"  # how messages name the source of overrides
 
 
 def add_model(
@@ -32,7 +32,7 @@ def add_model(
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments CONFIG and KEY=VALUE, which `load_config` reads."""
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="YAML file")
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="configuration file")
     add_overrides(parser, "settings to override, such as training.max_steps=200")
 
 
@@ -126,10 +126,9 @@ def add_device(
                         help="device, such as cpu, cuda or cuda:1 (default: a GPU if there is "
                              "one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
-                        help="number format. With fp32, results do not depend on the size and "
-                             "order of batches. bf16 is faster, as is int8 on a CPU; either "
-                             "changes BLEU by at most 0.2 "
-                             f"(default: {precision})")  # fmt: skip
+                        help="number format: with fp32, results do not depend on the size and "
+                             "order of batches; bf16, and int8 on a CPU, are faster and change "
+                             f"BLEU by at most 0.2 (default: {precision})")  # fmt: skip
 
 
 def positive(text: str, most: int = 10**9) -> int:

@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):
         """Rejects unknown options before argparse reports missing arguments."""
-        if self._subparsers is None:  # otherwise, the parser of a subcommand checks them
+        if self._subparsers is None:  # otherwise, the subcommand's parser checks the options
             self._refuse_unknown_options(list(args or ()))
         return super().parse_known_args(args, namespace)
 
@@ -50,8 +50,8 @@ class _Parser(argparse.ArgumentParser):
         known = [each[2:] for each in self._option_string_actions if each.startswith("--")]
         for i, word in enumerate(takewhile(lambda word: word != "--", words)):
             name = word.partition("=")[0][2:]
-            is_option = word.startswith("--") and " " not in name  # as argparse distinguishes text
-            if not is_option or any(each.startswith(name) for each in known):  # may be abbreviated
+            is_option = word.startswith("--") and " " not in name  # argparse's rule
+            if not is_option or any(each.startswith(name) for each in known):  # an abbreviation
                 continue
             if any(action.dest == "overrides" for action in self._actions):
                 _refuse_setting_as_option(words[i:])

@@ -30,7 +30,7 @@ def prepare_data(config: "Config", processes: int | None = None) -> None:
     from nmt.data.prepare import prepare
 
     tokenizer = None
-    if config.training.initialize_from:  # torch is needed only then
+    if config.training.initialize_from:  # only fine-tuning needs torch here
         from nmt.runs.model_directory import tokenizer_to_fine_tune
 
         tokenizer = tokenizer_to_fine_tune(config)
@@ -39,7 +39,7 @@ def prepare_data(config: "Config", processes: int | None = None) -> None:
 
 COMMAND = Command(
     "prepare",
-    "clean corpora, train the tokenizer, write token shards",
+    "clean corpora, train the tokenizer and write token shards",
     "nmt prepare configs/multi30k.yaml",
     _add_flags,
     _run,

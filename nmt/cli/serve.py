@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmt.serving.model_process import Load
     from nmt.translator import Translator
 
-_CPU_PROCESSES = 2  # one on a single core; each process loads a copy of the model
+_CPU_PROCESSES = 2  # but one process on a single core; each process loads the model
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:

@@ -63,7 +63,7 @@ def print_result(text: object) -> None:
 def set_up_streams() -> None:
     """Opens standard streams that are closed, and sets the encoding of standard output to UTF-8."""
     _occupy_standard_descriptors()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 in any locale; keeps the bytes of paths
+    if isinstance(sys.stdout, io.TextIOWrapper):  # keeps the bytes of paths
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
@@ -78,7 +78,7 @@ def _occupy_standard_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
-    if sys.stderr is None:  # libraries write to it without checking
+    if sys.stderr is None:  # libraries write to sys.stderr without checking
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 

@@ -19,7 +19,7 @@ class Reliability:
     A diagonal line shows where the accuracy equals the confidence.
     """
 
-    lines: list[tuple[Line, str]]  # one per run, with its expected calibration error
+    lines: list[tuple[Line, str]]  # one line per run, with its expected calibration error
     values: Axis
     view: View
 

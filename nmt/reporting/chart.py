@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 2000, 1000  # size of the box; y grows downwards
+WIDTH, HEIGHT = 2000, 1000  # size of the box, in which y increases downwards
 _AT_MOST = 1000  # maximum number of points per line, which is enough for zooming in
 
 
@@ -152,7 +152,7 @@ def _tick_step(low: float, high: float) -> float:
 
     The distance is 1, 2 or 5 times a power of ten.
     """
-    least = 1e-4 * max(abs(low), abs(high))  # labels have six digits
+    least = 1e-4 * max(abs(low), abs(high))  # labels show at most six digits
     raw = (max(high - low, least) if high > low else abs(high) or 1.0) / 4
     power = 10.0 ** math.floor(math.log10(raw))
     return next(times * power for times in (1, 2, 5, 10) if times * power >= raw * 0.999)
@@ -160,7 +160,7 @@ def _tick_step(low: float, high: float) -> float:
 
 def _log_axis(low: float, high: float) -> Axis:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = max(1, (last - first) // 8)  # decades
+    every = max(1, (last - first) // 8)  # distance between ticks in decades
     decades = range(first - every, last + every + 1, every)
     wide = high / low > 1e3
     steps = [_clean(times * 10.0**d) for d in decades for times in ((1,) if wide else (1, 2, 5))]

@@ -303,7 +303,7 @@ def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note
             if kept.model_sha256 == model_sha256 and is_of_today:
                 return kept
     except (OSError, InputError, ValueError, RecursionError):
-        pass  # missing or damaged: score again
+        pass  # missing or damaged scores are computed again
     note(f"Translating the test set with {run.model}. The scores will be saved in {path}.")
     found = evaluate(run.model, analysis=True, note=note)
     assert found.test_set.sources is not None and found.analysis

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from nmt.reporting.run_record import RunRecord
 
-_EACH = 3  # samples of each kind
+_EACH = 3  # number of samples of each kind
 
 Parts = list[tuple[str, bool]]  # parts of a text; the flag is true if another text lacks the part
 
@@ -18,7 +18,7 @@ class Translated:
 
     run: str
     text: str
-    chrf: float  # sentence score, 0 to 100
+    chrf: float  # sentence-level score from 0 to 100
     parts: Parts  # parts of `text`, compared with the reference
 
 
@@ -30,7 +30,7 @@ class Sample:
     source: str
     reference: str
     reference_parts: Parts  # compared with the first translation
-    translations: list[Translated]  # the first is by the run whose chrF selected the sample
+    translations: list[Translated]  # first the run whose chrF selected the sample
 
 
 def samples(runs: Sequence[RunRecord]) -> list[Sample]:

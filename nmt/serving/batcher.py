@@ -404,7 +404,7 @@ class Batcher:
                 if self._ending or process.has_ended:
                     self._changed.notify()  # leaves the work to another process
                     return None
-                if self._waiting:  # unless another thread has taken the work
+                if self._waiting:  # false if another thread has taken the work
                     return self._taken()
 
     def _taken(self) -> list[_Item] | _Work:

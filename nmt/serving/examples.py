@@ -15,7 +15,7 @@ from nmt.translator import Translator
 JSON = dict[str, Any]
 
 _LONGEST = 16  # maximum number of words in an example
-_MOVED = 3  # minimum distance, in words, between the translations of two words in reverse order
+_MOVED = 3  # minimum distance in words between two translations in reverse order
 # Minimum probability of an ambiguous token, and the maximum amount by which it differs from the
 # probability of the most likely other token
 _LIKELY, _CLOSE = 0.3, 0.1

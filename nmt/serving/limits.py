@@ -16,15 +16,15 @@ class Limits:
     unanswered after `answer_s` seconds is rejected with status 503.
     """
 
-    queue: int = 256  # waiting requests
+    queue: int = 256  # maximum number of waiting requests
     body_bytes: int = 1_000_000
     texts: int = 256  # per request
     characters: int = 20_000  # total of all texts in a request
     beam: int = 16
     n_best: int = 16
     next_tokens: int = 100
-    alternatives: int = 20  # per request; each alternative costs a search
-    arrival_s: float = 10.0  # from a request's first byte to its last
-    answer_s: float = 60.0  # from a request's last byte to its response
+    alternatives: int = 20  # per request; each alternative requires a search
+    arrival_s: float = 10.0  # time from the first to the last byte of a request
+    answer_s: float = 60.0  # time from the last byte of a request to its response
     shutdown_s: float = 30.0  # time to answer accepted requests before the server stops
     connections: int = 4000  # open at the same time

@@ -22,7 +22,7 @@ from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
 _MAX_WEIGHTS = 1_500_000  # 10 MB of JSON, or 100 tokens per side with the paper's base model
-_DIGITS = 3  # decimal places of weights; the page rounds to 0.1%
+_DIGITS = 3  # decimal places of weights, which the page rounds to 0.1%
 _LIKELIEST = 5  # number of likely tokens listed per target position
 
 JSON = dict[str, Any]

@@ -27,7 +27,7 @@ Load = Callable[[], Translates | None]  # returns None if the process is not nee
 
 _LOOK_S = 0.1  # seconds between checks whether a batch is still wanted
 _GIVE_UP = None  # sent instead of a call, to abandon the current call
-_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # translated to warm up the model; digits suit all languages
+_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # translated to warm up the model; digits work in all languages
 
 
 class AbandonedError(Exception):
@@ -95,7 +95,7 @@ class ModelProcess:
             FailedError, EndedError: see `call`.
         """
         start_deaf(self._process)
-        self._theirs.close()  # so that reading fails when the process ends
+        self._theirs.close()  # so that reading fails when the process exits
         return self._answer()
 
     def call(self, function: Callable[..., Any], *arguments: Any, sharing: int = 1) -> Any:

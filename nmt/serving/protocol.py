@@ -17,7 +17,7 @@ from nmt.serving.limits import Limits
 _HEAD_BYTES = 65_536
 _AHEAD = 64  # maximum number of unanswered pipelined requests
 _DROPPED = 16  # a connection is aborted after this multiple of the maximum body size
-_LATER = 1.5  # the time limits are this multiple of the application's limits
+_LATER = 1.5  # time limits, as a multiple of the application's time limits
 _UPGRADE = re.compile(rb"^upgrade:", re.IGNORECASE | re.MULTILINE)
 
 

@@ -24,7 +24,7 @@ _FORM_FIELDS = 300
 _CLOSE = {"Connection": "close"}
 _JSON = "application/json"
 _WITH_CURL = f"With curl, add -H 'Content-Type: {_JSON}'."
-_EXPECTED = {  # by type of pydantic's error
+_EXPECTED = {  # by pydantic's error type
     "string_type": "a string",
     "list_type": "a list",
     "dict_type": "an object",

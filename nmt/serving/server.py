@@ -71,7 +71,7 @@ def run_serve(
     server = Server(configuration(app, limits))
 
     def stop(number: int, _: FrameType | None) -> None:
-        if stopped:  # a second signal; model processes end with their parent
+        if stopped:  # a second signal; model processes exit with their parent
             os._exit(130 if number == signal.SIGINT else 143)
         server.should_exit = True
         stopped.append(number)
@@ -116,7 +116,7 @@ def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
         http=Connection.of(limits),
         ws="none",
         lifespan="on",
-        log_config=None,  # it would log requests
+        log_config=None,  # uvicorn would log requests
         log_level="critical",
         access_log=False,
         server_header=False,
