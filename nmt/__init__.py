@@ -1,13 +1,13 @@
 """Trains, evaluates and serves the encoder-decoder Transformer of Vaswani et al. (2017).
 
-For example, to translate a sentence with a trained model:
+This example translates a sentence with a trained model:
 
     from nmt import Translator
 
     translator = Translator.load("runs/demo")
     translator.translate("The man reads a book.").text
 
-Names are imported lazily, so `import nmt` alone does not import torch.
+All names in this package are imported lazily, so that `import nmt` alone does not import torch.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -28,7 +28,7 @@ Note = Callable[[str], None]  # called with each user-facing message
 
 
 class Status(IntEnum):
-    """The exit status of the `nmt` command."""
+    """The exit statuses of the `nmt` command."""
 
     DONE = 0
     BUG = 1  # an unexpected exception, or an export that failed its check
@@ -39,7 +39,7 @@ class Status(IntEnum):
 
 
 def one_line(text: str) -> str:
-    """Makes text safe to print on one line of a terminal; used for all user-facing messages.
+    """Makes a user-facing message safe to print on one line of a terminal.
 
     A message may contain file names and text from untrusted sources. Characters that could end the
     line, control the terminal or change the text direction are replaced with spaces.
@@ -58,8 +58,8 @@ class InputError(Exception):
     This is the base class of all errors that are reported without a traceback.
 
     Args:
-        problem, others: one line per problem. Each line states what is wrong and where, and then
-            the remedy. `one_line` is applied to each line.
+        problem, others: messages about one or more problems. Each message states a problem, its
+            location and then the remedy. The function `one_line` is applied to each message.
     """
 
     status: int = Status.INPUT
@@ -72,7 +72,7 @@ class InputError(Exception):
         return "\n".join(self.problems)
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the problems; subclasses rename parameters according to `names`."""
+        """Returns the problems. A subclass may rename parameters according to `names`."""
         return self.problems
 
 
@@ -84,8 +84,8 @@ class ArgumentError(InputError):
 
     Args:
         text: the message, with the names of parameters in braces.
-        values: the values that replace the empty braces, in order, as in
-            `ArgumentError("{n_best} is {}, but {beam} is {}.", 3, 2)`.
+        values: the values with which the empty braces in `text` are replaced from left to right, as
+            in `ArgumentError("{n_best} is {}, but {beam} is {}.", 3, 2)`.
     """
 
     def __init__(self, text: str, *values: object):
@@ -94,7 +94,7 @@ class ArgumentError(InputError):
         self.args = (text, *values)  # unpickling calls the class with these arguments
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the message with the parameters in `names` renamed; other names do not change."""
+        """Returns the message, in which parameters are renamed according to `names`."""
         values = iter(self._values)
 
         def filled(brace: re.Match[str]) -> str:
@@ -108,7 +108,8 @@ class SettingError(InputError):
 
     Args:
         key: the key of the setting, such as ("data", "train", 0).
-        problems: see InputError. The key and a colon are written before each problem.
+        problems: messages about one or more problems. Each message is prefixed with the key and a
+            colon.
     """
 
     def __init__(self, key: tuple[str | int, ...], *problems: str):
@@ -127,31 +128,31 @@ class NoModelError(InputError):
 class DivergedError(InputError):
     """Raised if training diverges.
 
-    Training diverges if a loss, gradient or weight is not finite, or if the loss stays worse than
-    guessing. No checkpoint is saved after this error.
+    Training diverges if a loss, gradient or weight is not finite, or if the loss remains worse than
+    the loss of guessing. After this error, no checkpoint is saved.
     """
 
     status = Status.DIVERGED
 
 
 class StorageError(InputError):
-    """Raised if the disk is full, permission is missing, or a download fails."""
+    """Raised if the disk is full, permission is denied, or a download fails."""
 
     status = Status.STORAGE
 
 
 class ExportError(InputError):
-    """Raised if an exported model does not match the original model; the export is removed."""
+    """Raised if an exported model does not match the original model. The export is removed."""
 
     status = Status.BUG
 
 
 class LastingError(InputError):
-    """Raised if a file is unusable but not damaged; no older file may be used in its place."""
+    """Raised if an undamaged file cannot be used. No older file may be used in its place."""
 
 
 class DeniedError(LastingError, StorageError):
-    """Raised if permission to open a file is missing, or if too many files are open."""
+    """Raised if permission to open a file is denied, or if too many files are open."""
 
 
 class LostRankError(InputError):
@@ -178,8 +179,8 @@ class Stopped(BaseException):
     not catch it.
 
     Args:
-        signal_number: number of the signal. The exit status is 130 for SIGINT, otherwise 143.
-        message: the message for the user, such as where the finished work was saved.
+        signal_number: the number of the signal. The exit status is 130 for SIGINT, otherwise 143.
+        message: the message for the user, which may state where the finished work was saved.
     """
 
     def __init__(self, signal_number: int, message: str):
@@ -191,7 +192,7 @@ class Stopped(BaseException):
 
 
 def of_system(error: OSError) -> InputError:
-    """Converts an operating-system error to an instance of the matching subclass of InputError."""
+    """Converts an operating-system error to an InputError of the class that matches its cause."""
     what = str(error.strerror or error) + (f": {error.filename}" if error.filename else "")
     if is_out_of_memory(error):
         return LastingError(f"{what}. Free up memory, or use a machine with more memory.")
@@ -205,9 +206,9 @@ def of_system(error: OSError) -> InputError:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Adds the file name `what` to an OSError that names no file.
+    """Adds the file name `what` to an OSError that contains no file name.
 
-    For example, the error that is raised when the disk is full names no file.
+    For example, if the disk is full, Python raises an OSError without a file name.
     """
     try:
         yield
@@ -218,7 +219,7 @@ def naming(what: str) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether an error indicates that the memory of the host or of a GPU ran out.
+    """Returns whether an error indicates that host memory or GPU memory ran out.
 
     `torch.OutOfMemoryError` is recognized by its name, so that torch need not be imported. Other
     out-of-memory errors are recognized by their messages. For example, torch raises a RuntimeError
@@ -227,7 +228,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    if isinstance(error, BlockingIOError):  # non-blocking I/O raises it with one of these texts
+    if isinstance(error, BlockingIOError):  # non-blocking I/O also raises one of these texts
         return False
     kinds = RuntimeError, OSError, ImportError
     return isinstance(error, kinds) and any(text in str(error) for text in _NO_MEMORY)
@@ -236,7 +237,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def where(error: BaseException) -> str:
     """Returns the type and location of an exception, without its message.
 
-    The message is left out because it may quote user text.
+    The exception's message is omitted because it may quote a user's text.
     """
     frames = traceback.extract_tb(error.__traceback__)
     places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])

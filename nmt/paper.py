@@ -1,8 +1,10 @@
-"""Lists the settings and results stated in the paper; no other module repeats them.
+"""Contains the settings and results that the paper states.
 
-The paper is Vaswani et al. (2017), https://arxiv.org/abs/1706.03762. Settings have the same names
-here as in a configuration file. The paper states results without confidence intervals, and BLEU
-without a sacreBLEU signature.
+No other module repeats these settings and results.
+
+The paper is Vaswani et al. (2017), https://arxiv.org/abs/1706.03762. The settings in this module
+have the same names as in a configuration file. The paper states neither confidence intervals nor
+sacreBLEU signatures for its results.
 """
 
 import re
@@ -51,14 +53,14 @@ TABLE_1 = {
 TABLE_2 = {
     ("de", "base"): 27.3, ("de", "big"): 28.4, ("fr", "base"): 38.1, ("fr", "big"): 41.8,
 }  # fmt: skip
-EN_FR_BIG_IN_TEXT = 41.0  # BLEU of the same model in the text of §6.1
+EN_FR_BIG_IN_TEXT = 41.0  # BLEU of the big EN-FR model in the text of §6.1
 # Table 2, EN-DE: training time x number of GPUs x sustained FLOP/s, not a count of operations
 TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
 
 
 @dataclass(frozen=True)
 class OtherSystem:
-    """Another system in Table 2, with its results on newstest2014 as stated in the paper."""
+    """A system in Table 2 that is not one of the paper's models, with its newstest2014 results."""
 
     name: str
     source: str
@@ -88,7 +90,7 @@ SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 
 
 def sustained_flops(device: str) -> float | None:
-    """Returns the paper's sustained FLOP/s for the GPU named `device`, or None if it is not listed.
+    """Returns the sustained FLOP/s that the paper states for a GPU, or None if it states none.
 
     >>> sustained_flops("Tesla K40m"), sustained_flops("Quadro P1000")
     (3700000000000.0, None)
@@ -105,7 +107,7 @@ class Row:
     ppl: float  # per word piece
     bleu: float
     parameters: int | None  # in millions; None if the paper does not state it
-    changes: dict[str, Any]  # settings that differ from the base model's
+    changes: dict[str, Any]  # settings that differ from the base model's settings
 
 
 def _row(name: str, ppl: float, bleu: float, parameters: int | None = None, **changes: Any) -> Row:

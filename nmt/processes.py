@@ -1,4 +1,4 @@
-"""Starts worker processes that ignore stop signals and end with their parent."""
+"""Starts worker processes that ignore stop signals and exit when their parent exits."""
 
 import multiprocessing
 import os
@@ -20,10 +20,10 @@ def cores() -> int:
 
 
 def need_no_temporary_directory() -> None:
-    """Allows importing packages if no temporary directory is writable, as in some containers.
+    """Makes packages importable even if no temporary directory is writable, as in some containers.
 
-    Some packages, such as dill, which torch imports, look for a temporary directory when they are
-    imported, although they do not write to it.
+    For example, torch imports dill. When dill is imported, it looks for a temporary directory,
+    although it does not write to it.
     """
     try:
         tempfile.gettempdir()
@@ -34,7 +34,7 @@ def need_no_temporary_directory() -> None:
 def need_current_directory() -> None:
     """Raises InputError if the current directory was removed.
 
-    Importing torch and spawning a process both require the current directory.
+    Importing torch and spawning a process both require that the current directory exists.
     """
     try:
         Path.cwd()
@@ -45,10 +45,10 @@ def need_current_directory() -> None:
 
 
 def refuse_forked(pid: int) -> None:
-    """Raises ArgumentError in a process that was forked from the process `pid`.
+    """Raises ArgumentError if this process was forked from the process with the ID `pid`.
 
-    A forked process lacks the compute threads of its parent, and it would hang on locks that other
-    threads held at the time of the fork.
+    A forked process lacks the compute threads of its parent. A forked process would also hang on
+    locks that other threads of the parent held at the time of the fork.
     """
     if os.getpid() != pid:
         raise ArgumentError(
@@ -60,10 +60,10 @@ def refuse_forked(pid: int) -> None:
 def start_deaf(process: BaseProcess) -> None:
     """Starts a process that ignores stop signals from the beginning.
 
-    Ctrl-C sends SIGINT to all foreground processes of a terminal, but workers should be ended only
-    by their parent.
+    Ctrl-C sends SIGINT to all foreground processes of a terminal. However, a worker should be
+    stopped only by its parent.
     """
-    resource_tracker.ensure_running()  # a later start would unblock the signals
+    resource_tracker.ensure_running()  # starting the tracker later would unblock the signals
     former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOP)  # the child inherits the mask
     try:
         process.start()
@@ -72,7 +72,7 @@ def start_deaf(process: BaseProcess) -> None:
 
 
 def end_with_parent() -> None:
-    """Makes this process exit as soon as its parent has ended, even during a computation."""
+    """Makes this process exit as soon as its parent has exited, even during a computation."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     sentinel = parent.sentinel

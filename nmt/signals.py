@@ -1,7 +1,8 @@
 """Handles the signals that ask a process to stop.
 
-`nmt train` first finishes its step and saves a checkpoint (see `StopRequest` in
-`training/distributed.py`). All other commands stop immediately (see `stoppable`).
+After such a signal, `nmt train` finishes the current training step and saves a checkpoint before it
+exits (see `StopRequest` in `training/distributed.py`). All other commands stop immediately (see
+`stoppable`).
 """
 
 import signal
@@ -17,7 +18,7 @@ from nmt.errors import Stopped
 STOP = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
-    if hasattr(signal, name)  # Windows lacks two of them; `nmt` cannot run there and reports this
+    if hasattr(signal, name)  # Windows lacks two signals, but `nmt` cannot run there anyway
 )
 
 _RETRY_S = 0.05
@@ -28,9 +29,10 @@ Handler = Callable[[int, FrameType | None], None]
 
 @contextmanager
 def handled_by(handler: Handler, signals: Sequence[signal.Signals] = STOP) -> Iterator[None]:
-    """Installs `handler` for `signals` within the block, then restores the old handlers.
+    """Installs a handler for `signals` while the body of the `with` statement runs.
 
-    If SIGHUP is ignored (nohup), it stays ignored. In threads other than the main thread, this
+    Afterwards, the previous handlers are restored. If the process ignores SIGHUP because it was
+    started with nohup, it continues to ignore SIGHUP. In threads other than the main thread, this
     function does nothing, because Python can install handlers only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -50,10 +52,10 @@ def handled_by(handler: Handler, signals: Sequence[signal.Signals] = STOP) -> It
 
 @contextmanager
 def stoppable(message: str) -> Iterator[None]:
-    """Makes stop signals raise Stopped with `message` at any line of the block.
+    """Makes stop signals raise Stopped with `message` in the body of the `with` statement.
 
-    If an import is in progress, the exception is raised after the import, because some packages
-    written in C replace an exception that is raised during their import, or abort the process.
+    If a signal arrives during an import, the exception is raised after the import. Otherwise, some
+    packages that are written in C would replace the exception or abort the process.
     """
     came: list[float] = []
     former = signal.getsignal(signal.SIGALRM)

@@ -1,7 +1,7 @@
-"""Wraps Linux features that other systems may lack, with a fallback or an error message.
+"""Wraps Linux features for which other systems need a fallback or an error message.
 
-`nmt` is tested on Linux only. `nmt` needs POSIX functions, which macOS provides too. On Windows,
-which lacks POSIX functions, `nmt` refuses to run.
+`nmt` is tested only on Linux. It also needs POSIX functions, which macOS provides. Windows lacks
+these functions, so `nmt` reports an error on Windows.
 """
 
 import os
@@ -15,7 +15,7 @@ from nmt.errors import InputError
 try:
     import fcntl
     import resource
-except ImportError:  # Windows; `refuse_windows` reports it
+except ImportError:  # on Windows, which `refuse_windows` reports
     pass
 
 
@@ -40,7 +40,7 @@ def lock_file(descriptor: int, *, wait: bool = False) -> None:
 
 
 def machine_and_namespace() -> tuple[str, str] | None:
-    """Returns identifiers of the machine and of the PID namespace, or None without `/proc`."""
+    """Returns identifiers of the machine and the PID namespace, or None if there is no `/proc`."""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text()
         return machine, str(Path("/proc/self/ns/pid").readlink())
@@ -63,7 +63,7 @@ def process_descriptor(pid: int) -> int | None:
 
 
 def cpu_name() -> str:
-    """Returns the CPU's name on Linux, and the name of the CPU's architecture on other systems."""
+    """Returns the name of the CPU on Linux, or the CPU architecture's name on other systems."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):

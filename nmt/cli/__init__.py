@@ -54,7 +54,7 @@ _EXTRAS = {  # packages that only some commands need
     ),
 }  # fmt: skip
 
-_PACKAGES = {"google": "protobuf"}  # packages whose modules have another name
+_PACKAGES = {"google": "protobuf"}  # packages with other names than their modules
 
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
@@ -64,11 +64,14 @@ COMMANDS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command and returns its exit status; a rank of a failed run exits at once."""
+    """Runs a command and returns its exit status.
+
+    If a distributed run has failed, each of its ranks exits immediately.
+    """
     set_up_streams()
     try:
         status = _status_of(argv)
-    except Exception:  # a bug; the interpreter prints it unless this process might hang
+    except Exception:  # a bug, which the interpreter reports unless this process might hang
         if not must_not_be_torn_down():
             raise
         traceback.print_exc()
@@ -118,7 +121,7 @@ def _status_of(argv: list[str] | None) -> int:
 
 
 def _check_directories() -> None:
-    """Prepares for a missing temporary directory, and checks the current directory.
+    """Checks that the current directory exists, and allows a missing temporary directory.
 
     Raises:
         InputError: the current directory was removed.
@@ -130,7 +133,7 @@ def _check_directories() -> None:
 
 
 def _refused(error: InputError, flags: Mapping[str, str]) -> int:
-    """Prints the error, with parameter names replaced by `flags`; returns its exit status."""
+    """Prints an error with the parameter names in `flags`, and returns the error's exit status."""
     for problem in error.naming(flags):
         say(f"nmt: error: {problem}")
     return error.status
@@ -150,7 +153,7 @@ def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | Non
 
 
 def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | None:
-    """Returns an InputError if the machine or its setup caused `error`, or None if it is a bug."""
+    """Returns an InputError if the machine or its setup caused `error`, otherwise None."""
     match error:
         case UnicodeEncodeError() if error.encoding != "utf-8":
             return InputError(

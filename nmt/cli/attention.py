@@ -1,4 +1,4 @@
-"""`nmt attention`: plots attention weights."""
+"""Defines the command `nmt attention`, which plots attention weights."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`nmt average`: averages checkpoints into one model."""
+"""Defines the command `nmt average`, which averages checkpoints into one model."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN", type=Path, help="run directory")
     parser.add_argument("--last", type=positive, required=True, metavar="N",
-                        help="number of last checkpoints to average")  # fmt: skip
+                        help="number of most recent checkpoints to average")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="DIR",
                         help="directory to create for the averaged model")  # fmt: skip
 

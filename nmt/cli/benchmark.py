@@ -1,4 +1,4 @@
-"""`nmt benchmark`: measures the speed of training and translation on this machine."""
+"""Defines `nmt benchmark`, which measures the speed of training and translation on this machine."""
 
 import argparse
 import json
@@ -22,18 +22,21 @@ from nmt.errors import InputError
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     below = parser.add_subparsers(metavar="train|translate", required=True)
     for name, add, measure, summary, example in (
-        ("train", _add_train, _train, "measure training: tokens per second, memory, step times",
+        ("train", _add_train, _train,
+         "measure tokens per second, memory and step times in training",
          "nmt benchmark train configs/demo.yaml training.batch_tokens=2000"),
         ("translate", _add_translate, _translate,
-         "measure translation: sentences per second, latency, memory",
+         "measure sentences per second, latency and memory in translation",
          "nmt benchmark translate runs/demo --precision bf16"),
     ):  # fmt: skip
         sub = below.add_parser(
             name, help=summary, description=summary, epilog=f"example:  {example}"
         )
         add(sub)
-        sub.add_argument("--json", action="store_true", help="print JSON")
-        sub.add_argument("--picture", type=output_file, metavar="F.svg", help="plot the result")
+        sub.add_argument("--json", action="store_true", help="print the result as JSON")
+        sub.add_argument(
+            "--picture", type=output_file, metavar="F.svg", help="SVG file for a plot of the result"
+        )
         flags = flag_names(sub) | {"output": "--picture"}
         sub.set_defaults(measure=measure, flags=flags, program=sub.prog)
 
@@ -50,8 +53,8 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
                         help="model, or configuration of a model with random weights")  # fmt: skip
     add_overrides(parser, "settings to override")
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="text to translate (default: random sentences, with "
-                             "translations of the same length)")  # fmt: skip
+                        help="file to translate (default: random sentences, whose "
+                             "translations have the same length)")  # fmt: skip
     parser.add_argument("--sentences", type=positive, metavar="N",
                         help="number of sentences (default: all sentences of "
                              "--input; without --input, 200 on a CPU and 3003 on a "

@@ -1,4 +1,4 @@
-"""`nmt config`: prints every setting, or a shipped configuration."""
+"""Defines the command `nmt config`, which prints every setting or a shipped configuration."""
 
 import argparse
 
@@ -18,7 +18,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "config",
-    "print every setting, or a shipped configuration",
+    "print every setting or a shipped configuration",
     "nmt config demo > demo.yaml",
     _add_flags,
     _run,

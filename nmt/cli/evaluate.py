@@ -1,4 +1,4 @@
-"""`nmt evaluate`: scores a model's translations or the translations in a file."""
+"""Defines `nmt evaluate`, which scores a model's translations or the translations in a file."""
 
 import argparse
 import json
@@ -11,14 +11,14 @@ from nmt.cli.terminal import print_result, say
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser, nargs="?", exported=True)
-    parser.add_argument("--source", type=Path, metavar="F", help="text to translate")
+    parser.add_argument("--source", type=Path, metavar="F", help="file to translate")
     parser.add_argument("--reference", type=Path, metavar="F", nargs="+",
                         help="one or more files with reference translations")  # fmt: skip
     parser.add_argument("--test-set", metavar="NAME",
                         help="name of a sacreBLEU test set, such as wmt14/full")  # fmt: skip
     parser.add_argument("--hypothesis", type=Path, metavar="F",
-                        help="file with translations to score instead of translating "
-                             "with a model")  # fmt: skip
+                        help="file with translations to score, instead of a model's "
+                             "translations")  # fmt: skip
     parser.add_argument("--baseline", type=Path, metavar="F",
                         help="file with another system's translations, for a paired "
                              "significance test")  # fmt: skip
@@ -26,12 +26,12 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="also compute COMET with this model (default: "
                              "%(const)s; needs the extra comet)")  # fmt: skip
     parser.add_argument("--analysis", action="store_true",
-                        help="also analyze the translations: scores by length and word frequency, "
-                             "faulty translations, calibration of the model")  # fmt: skip
+                        help="also report scores by length and by word frequency, faulty "
+                             "translations, and the model's calibration")  # fmt: skip
     parser.add_argument("--contrastive", type=Path, metavar="F",
-                        help="also compute the accuracy on contrastive pairs in a file, each of "
-                             "whose lines contains a source, its right translation, a wrong "
-                             "translation and a category, separated by tabs")  # fmt: skip
+                        help="also compute the accuracy on the contrastive pairs in a file. Each "
+                             "line of the file contains a source, a correct translation, an "
+                             "incorrect translation and a category, separated by tabs")  # fmt: skip
     parser.add_argument("--target-language", metavar="L",
                         help="language code, such as de (default: the model's target "
                              "language)")  # fmt: skip
@@ -40,7 +40,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="sacreBLEU tokenizer for BLEU, such as 13a, intl, char, zh "
                              "or none (default: the tokenizer for the target language, "
                              "usually 13a)")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument(
         "--output", type=output_file, metavar="F", help="file to write translations to"
     )
@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _find_model(arguments: argparse.Namespace) -> None:
-    """Takes MODEL from `--reference F MODEL`, which argparse reads as two references."""
+    """Finds MODEL after `--reference F`, where argparse parses MODEL as a second reference."""
     references = arguments.reference or []
     if arguments.model is None and len(references) > 1 and references[-1].is_dir():
         *arguments.reference, arguments.model = references

@@ -1,4 +1,4 @@
-"""`nmt export`: converts a model to the format of another program."""
+"""Defines the command `nmt export`, which converts a model to the format of another program."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +16,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="directory to create")  # fmt: skip
     parser.add_argument("--quantization",
                         choices=("float32", "float16", "bfloat16", "int8", "int8_float32"),
-                        help="number type of the weights, with --format ctranslate2 "
+                        help="data type of the weights, for --format ctranslate2 "
                              "(default: float32)")  # fmt: skip
 
 

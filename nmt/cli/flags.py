@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.translator import SearchOptions
 
-_ORIGIN = "command line"  # the source of overrides in messages
+_ORIGIN = "command line"  # how messages name the source of overrides
 
 
 def add_model(
@@ -32,7 +32,7 @@ def add_model(
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments CONFIG and KEY=VALUE, which `load_config` reads."""
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="YAML file")
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="configuration file")
     add_overrides(parser, "settings to override, such as training.max_steps=200")
 
 
@@ -42,7 +42,11 @@ def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 
 def load_config(arguments: argparse.Namespace) -> "Config":
-    """Loads the configuration that the arguments name; raises InputError if it is not valid."""
+    """Loads the configuration that the arguments specify.
+
+    Raises:
+        InputError: the configuration is invalid.
+    """
     from nmt.config import load
 
     return load(arguments.config, arguments.overrides, origin=_ORIGIN)
@@ -50,7 +54,7 @@ def load_config(arguments: argparse.Namespace) -> "Config":
 
 @contextmanager
 def placing_settings(arguments: argparse.Namespace) -> Iterator[None]:
-    """Adds the place of a setting in the configuration to an error about the setting's value."""
+    """Converts a SettingError to an InputError that states where the setting is specified."""
     try:
         yield
     except SettingError as error:
@@ -63,7 +67,7 @@ def placing_settings(arguments: argparse.Namespace) -> Iterator[None]:
 def add_decoding(
     parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
 ) -> None:
-    """Adds the flags for beam search that `search_options` reads, and the flags of `add_device`."""
+    """Adds --device, --precision, and the beam search flags that `search_options` reads."""
     parser.add_argument("--beam", type=beam_size, metavar="N",
                         help="beam size; 1 is greedy search "
                              "(default: the model's decoding.beam)")  # fmt: skip
@@ -87,13 +91,14 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
                              "sample with the highest mean chrF against all samples; "
                              "--n-best prints this chrF as the score")  # fmt: skip
     parser.add_argument("--temperature", type=_number, metavar="T",
-                        help="sampling temperature: below 1 favors likely tokens "
+                        help="sampling temperature; values below 1 favor likely tokens "
                              "(default: 1)")  # fmt: skip
     parser.add_argument("--top-k", type=positive, metavar="K",
-                        help="sample from the K most likely tokens (default: all)")  # fmt: skip
+                        help="sample from the K most likely tokens "
+                             "(default: all tokens)")  # fmt: skip
     parser.add_argument("--top-p", type=_number, metavar="P",
-                        help="sample from the most likely tokens, as many as are "
-                             "needed for a total probability of P (default: 1)")  # fmt: skip
+                        help="sample from the smallest set of most likely tokens whose "
+                             "total probability is at least P (default: 1)")  # fmt: skip
     parser.add_argument("--seed", type=_seed, metavar="N",
                         help="random seed; the samples for a text depend only on the text and the "
                              "seed (default: 1)")  # fmt: skip
@@ -112,14 +117,18 @@ def search_options(arguments: argparse.Namespace) -> "SearchOptions":
 def add_device(
     parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
 ) -> None:
-    """Adds --device and --precision; `precision` is the default in the help text."""
+    """Adds the flags --device and --precision.
+
+    Args:
+        precision: a description of the default precision, which the help text contains.
+    """
     parser.add_argument("--device", metavar="D",
                         help="device, such as cpu, cuda or cuda:1 (default: a GPU if there is "
                              "one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
-                        help="fp32: results do not depend on the size and order of batches; "
-                             "bf16, or int8 on a CPU: faster, with a BLEU difference "
-                             f"of at most 0.2 (default: {precision})")  # fmt: skip
+                        help="number format: with fp32, results do not depend on the size and "
+                             "order of batches; bf16, and int8 on a CPU, are faster and change "
+                             f"BLEU by at most 0.2 (default: {precision})")  # fmt: skip
 
 
 def positive(text: str, most: int = 10**9) -> int:
@@ -135,14 +144,14 @@ beam_size = partial(positive, most=1000)  # nmt.config.MAX_BEAM, without importi
 
 
 def any_path(text: str) -> Path:
-    """Parses a path; rejects an empty path, which Path reads as the current directory."""
+    """Parses a path. Rejects an empty path, which Path would convert to the current directory."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return Path(text)
 
 
 def output_file(text: str) -> Path:
-    """Parses the path of an output file; rejects a final slash, which Path removes."""
+    """Parses the path of an output file. Rejects a trailing slash, which Path would remove."""
     if text.endswith("/"):
         raise argparse.ArgumentTypeError(f"must be a file, not the directory {text}")
     return any_path(text)

@@ -1,4 +1,4 @@
-"""`nmt import`: converts a Marian checkpoint of Hugging Face to a model."""
+"""Defines `nmt import`, which converts a Marian checkpoint in Hugging Face's format to a model."""
 
 import argparse
 from pathlib import Path
@@ -13,9 +13,11 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="DIR",
                         help="directory to create for the model")  # fmt: skip
     parser.add_argument("--source-language", metavar="L",
-                        help="source language (default: from the name of CHECKPOINT)")  # fmt: skip
+                        help="source language (default: taken from the name of "
+                             "CHECKPOINT)")  # fmt: skip
     parser.add_argument("--target-language", metavar="L",
-                        help="target language (default: from the name of CHECKPOINT)")  # fmt: skip
+                        help="target language (default: taken from the name of "
+                             "CHECKPOINT)")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`nmt info`: describes the size and the settings of a model or a configuration."""
+"""Defines `nmt info`, which describes the size and settings of a model or a configuration."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG|MODEL", type=Path,
                         help="configuration or model")  # fmt: skip
     add_overrides(parser, "settings to override")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -28,10 +28,11 @@ class Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that raises InputError for wrong usage or if help cannot be printed.
+    """An argument parser that raises InputError if arguments are invalid or printing help fails.
 
-    For a misspelled option, command or choice, the error suggests the most similar one.
-    argparse can suggest commands and choices only from Python 3.14 on, and never options.
+    If an option, command or choice is misspelled, the error message suggests the most similar name.
+    By itself, argparse never suggests options, and it suggests commands and choices only in Python
+    3.14 and later.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -39,18 +40,18 @@ class _Parser(argparse.ArgumentParser):
         self.register("type", Path, any_path)
 
     def parse_known_args(self, args=None, namespace=None):
-        """Rejects unknown options first; argparse would report missing arguments before them."""
-        if self._subparsers is None:  # otherwise, the parser of a subcommand checks them
+        """Rejects unknown options before argparse reports missing arguments."""
+        if self._subparsers is None:  # otherwise, the subcommand's parser checks the options
             self._refuse_unknown_options(list(args or ()))
         return super().parse_known_args(args, namespace)
 
     def _refuse_unknown_options(self, words: list[str]) -> None:
-        """Raises InputError for an unknown option that is similar to a setting or an option."""
+        """Raises InputError for an unknown option that resembles a setting or a known option."""
         known = [each[2:] for each in self._option_string_actions if each.startswith("--")]
         for i, word in enumerate(takewhile(lambda word: word != "--", words)):
             name = word.partition("=")[0][2:]
-            is_option = word.startswith("--") and " " not in name  # as argparse distinguishes text
-            if not is_option or any(each.startswith(name) for each in known):  # may be abbreviated
+            is_option = word.startswith("--") and " " not in name  # argparse's rule
+            if not is_option or any(each.startswith(name) for each in known):  # an abbreviation
                 continue
             if any(action.dest == "overrides" for action in self._actions):
                 _refuse_setting_as_option(words[i:])
@@ -66,7 +67,7 @@ class _Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """Prints help or the version; raises an error if this fails, unlike argparse."""
+        """Prints help or the version. Unlike argparse, raises an error if printing fails."""
         print_result(message.removesuffix("\n"))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
@@ -81,8 +82,9 @@ class _Parser(argparse.ArgumentParser):
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
     """Returns the parser of the `nmt` command.
 
-    In addition to the arguments, the parsed namespace has the attributes `command`, `program` (the
-    command's name as typed) and `flags` (see `flag_names`).
+    The namespace that the parser returns also has the attributes `command`, `program` and `flags`.
+    The value of `program` is the full name of the command, such as "nmt train". The value of
+    `flags` is the result of `flag_names`.
     """
     parser = _Parser(
         prog="nmt",
@@ -104,16 +106,16 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
 
 
 def flag_names(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """Maps the attribute of each argument to the name that users type."""
+    """Returns a dictionary that maps each argument's attribute to its name on the command line."""
     return {each.dest: str([*each.option_strings, each.metavar][0]) for each in parser._actions}
 
 
 def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parses the arguments; unlike argparse, allows KEY=VALUE after options.
+    """Parses command-line arguments. Unlike argparse, accepts KEY=VALUE arguments after options.
 
     Raises:
         InputError: the arguments are invalid.
-        SystemExit: the output of --help or --version has been printed.
+        SystemExit: the arguments contain --help or --version, whose output has been printed.
     """
     arguments, late = new_parser(commands).parse_known_args(argv)
     if not hasattr(arguments, "command"):
@@ -131,7 +133,7 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
 
 
 def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
-    """Raises InputError for unknown arguments; suggests a correction if there is one."""
+    """Raises InputError for unknown arguments and suggests a correction if possible."""
     word, options = words[0], arguments.flags
     if "input" in options and not word.startswith("-"):
         raise InputError(
@@ -147,7 +149,7 @@ def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
 
 
 def _refuse_setting_as_option(words: list[str]) -> None:
-    """Raises InputError for a setting written as an option, such as --max-steps 10."""
+    """Raises InputError for a setting that is written as an option, such as "--max-steps 10"."""
     from nmt.config import Config
 
     option, _, value = words[0].partition("=")
@@ -159,7 +161,7 @@ def _refuse_setting_as_option(words: list[str]) -> None:
 
 
 def _refuse_separated(overrides: list[str]) -> None:
-    """Raises InputError for an override without an equals sign, as in training.max_steps 10."""
+    """Raises InputError for an override without an equals sign, such as "training.seed 10"."""
     for key, value in pairwise(word for word in overrides if word != "="):
         if "." in key and "=" not in key + value:
             raise InputError(f"Write {key}={value}, without spaces around the equals sign.")

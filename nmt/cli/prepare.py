@@ -1,4 +1,4 @@
-"""`nmt prepare`: turns corpora into token shards."""
+"""Defines the command `nmt prepare`, which converts corpora to token shards."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -15,8 +15,8 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--processes", type=processes, metavar="N",
                         help="maximum number of processes, each of which needs up to "
-                             "200 MB (default: one per CPU core, at most 6); does "
-                             "not change the result")  # fmt: skip
+                             "200 MB; the result does not depend on N "
+                             "(default: one per CPU core, at most 6)")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -26,11 +26,11 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def prepare_data(config: "Config", processes: int | None = None) -> None:
-    """Prepares the data of a configuration; fine-tuning uses the tokenizer of the initial model."""
+    """Prepares the data of a configuration. Fine-tuning uses the tokenizer of the initial model."""
     from nmt.data.prepare import prepare
 
     tokenizer = None
-    if config.training.initialize_from:  # torch is needed only then
+    if config.training.initialize_from:  # only fine-tuning needs torch here
         from nmt.runs.model_directory import tokenizer_to_fine_tune
 
         tokenizer = tokenizer_to_fine_tune(config)
@@ -39,7 +39,7 @@ def prepare_data(config: "Config", processes: int | None = None) -> None:
 
 COMMAND = Command(
     "prepare",
-    "clean corpora, train the tokenizer, write token shards",
+    "clean corpora, train the tokenizer and write token shards",
     "nmt prepare configs/multi30k.yaml",
     _add_flags,
     _run,

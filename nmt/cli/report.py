@@ -1,4 +1,4 @@
-"""`nmt report`: writes an HTML page about one or more runs."""
+"""Defines the command `nmt report`, which writes an HTML page about one or more runs."""
 
 import argparse
 from pathlib import Path
@@ -14,7 +14,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         "--output", type=output_file, required=True, metavar="F.html", help="HTML file"
     )
     parser.add_argument("--contrastive", type=Path, metavar="F",
-                        help="also compute the accuracy on contrastive pairs in a file, as nmt "
+                        help="also compute the accuracy on the contrastive pairs in a file, as nmt "
                              "evaluate does")  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`nmt score`: computes the log-probability of given translations."""
+"""Defines the command `nmt score`, which computes the log-probability of given translations."""
 
 import argparse
 from pathlib import Path
@@ -11,11 +11,12 @@ from nmt.cli.terminal import print_result, say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--source", type=Path, required=True, metavar="F",
-                        help="source text, plain or compressed")  # fmt: skip
+                        help="file with one source per line, plain or compressed")  # fmt: skip
     parser.add_argument("--target", type=Path, required=True, metavar="F",
-                        help="translation of the source, line by line")  # fmt: skip
+                        help="file with the translation of each source line")  # fmt: skip
     parser.add_argument("--tokens", action="store_true",
-                        help="print each token and its log-probability, tab-separated")  # fmt: skip
+                        help="print each token and its log-probability, separated by "
+                             "tabs")  # fmt: skip
     add_device(parser, precision="fp32")
 
 

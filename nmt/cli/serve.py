@@ -1,4 +1,4 @@
-"""`nmt serve`: serves translations over HTTP, with a web page."""
+"""Defines the command `nmt serve`, which serves translations over HTTP, with a web page."""
 
 import argparse
 import re
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmt.serving.model_process import Load
     from nmt.translator import Translator
 
-_CPU_PROCESSES = 2  # one on a single core; each process loads a copy of the model
+_CPU_PROCESSES = 2  # but one process on a single core; each process loads the model
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                              "loopback addresses such as 127.0.0.1)")  # fmt: skip
     parser.add_argument("--queue", type=positive, default=256, metavar="N",
                         help="maximum number of waiting requests; further requests "
-                             "get status 429 (default: 256)")  # fmt: skip
+                             "are rejected with status 429 (default: 256)")  # fmt: skip
     parser.add_argument("--processes", type=processes, metavar="N",
                         help="number of model processes, which share the CPU cores "
                              "(default: 2 on a CPU, 1 on a GPU or for an exported "
@@ -73,9 +73,9 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _loads(arguments: argparse.Namespace) -> "list[Load]":
-    """Returns one function per process; each function loads the model.
+    """Returns functions that load the model, one function per model process.
 
-    Exported models are loaded without torch.
+    An exported model is loaded without importing torch.
     """
     from nmt.processes import cores
     from nmt.runs.exported_model import is_exported
@@ -101,7 +101,7 @@ def _load(
     note: "Note | None",
     on_cpu_alone: bool = False,
 ) -> "Translator | None":
-    """Returns a translator, or None if `on_cpu_alone` is set but the model runs on a GPU."""
+    """Returns a translator, or None if `on_cpu_alone` is True and the device is not a CPU."""
     from nmt.translator import Translator
 
     if on_cpu_alone:

@@ -1,4 +1,4 @@
-"""Writes the output of commands: results to standard output, everything else to standard error."""
+"""Writes the results of commands to standard output, and all messages to standard error."""
 
 import contextlib
 import io
@@ -17,7 +17,7 @@ def say(text: str) -> None:
 
 
 def run_script(name: str, main: Callable[[], None]) -> None:
-    """Runs the script of a recipe; reports errors and exits as subcommands do."""
+    """Runs the script of a recipe. Reports errors and exits in the same way as an `nmt` command."""
     try:
         main()
     except KeyboardInterrupt:
@@ -33,11 +33,11 @@ def run_script(name: str, main: Callable[[], None]) -> None:
 
 
 def must_not_be_torn_down() -> bool:
-    """Returns whether this process is a rank of a distributed run that has failed.
+    """Returns whether this process, which has failed, is a rank of a distributed run.
 
-    A rank that has failed must call `os._exit` after its last output. At a normal exit, the
-    interpreter would wait for operations on process groups or on the GPU, which may wait for a lost
-    rank forever.
+    Such a process must call `os._exit` after its last output. If it exited normally, the
+    interpreter would wait for operations on process groups or on the GPU, which may never finish if
+    another rank was lost.
     """
     distributed = sys.modules.get("torch.distributed")
     return bool(distributed and distributed.is_available() and distributed.is_initialized())
@@ -53,7 +53,7 @@ def _end(name: str, error: InputError) -> NoReturn:
 
 
 def print_result(text: object) -> None:
-    """Prints a result to standard output; raises InputError if standard output is closed."""
+    """Prints a result to standard output. Raises InputError if standard output is closed."""
     if sys.stdout is None:
         raise InputError("Standard output is closed. Redirect it to a file or a pipe.")
     with naming("standard output"):
@@ -61,9 +61,9 @@ def print_result(text: object) -> None:
 
 
 def set_up_streams() -> None:
-    """Prepares the standard streams, which the calling process may have closed."""
+    """Opens standard streams that are closed, and sets the encoding of standard output to UTF-8."""
     _occupy_standard_descriptors()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 in any locale; keeps the bytes of paths
+    if isinstance(sys.stdout, io.TextIOWrapper):  # keeps the bytes of paths
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
@@ -78,12 +78,12 @@ def _occupy_standard_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
-    if sys.stderr is None:  # libraries write to it without checking
+    if sys.stderr is None:  # libraries write to sys.stderr without checking
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def flush_output() -> None:
-    """Flushes buffered results; raises OSError if they cannot be written."""
+    """Flushes buffered results. Raises OSError if the results cannot be written."""
     if sys.stdout:
         with naming("standard output"):
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`nmt train`: trains a model, in one process or under torchrun."""
+"""Defines the command `nmt train`, which trains a model in one process or under torchrun."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ def _run(arguments: argparse.Namespace) -> None:
     world_size()  # checks torchrun's variables, which the next lines use
     try:
         config = load_config(arguments)
-    except InputError as error:  # all ranks read the configuration; one per machine reports it
+    except InputError as error:  # only one rank per machine reports the error
         raise error if _is_first("LOCAL_RANK") else ReportedElsewhereError(error.status) from None
     try:
         with placing_settings(arguments):
@@ -28,14 +28,18 @@ def _run(arguments: argparse.Namespace) -> None:
                 refuse_unfit_directory(config, lambda text: None)  # `train` repeats the notes
                 prepare_data(config)
             model = train(config, say)
-    except Stopped as stopped:  # all ranks know where the run was saved; one reports it
+    except Stopped as stopped:  # only one rank reports where the run was saved
         raise stopped if _is_first("RANK") else ReportedElsewhereError(stopped.status) from None
     if _is_first("RANK"):
         print_result(one_line(str(model)))
 
 
 def _is_first(rank: str) -> bool:
-    """Returns whether this is the only process, or rank 0 of torchrun."""
+    """Returns whether this process is the only one or has rank 0 under torchrun.
+
+    Args:
+        rank: the environment variable in which torchrun stores the rank, such as "RANK".
+    """
     return os.environ.get(rank, "0") == "0"
 
 

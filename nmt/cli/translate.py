@@ -1,4 +1,4 @@
-"""`nmt translate`: translates text."""
+"""Defines the command `nmt translate`, which translates text."""
 
 import argparse
 from pathlib import Path
@@ -35,8 +35,8 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                              "sentence and keeps its indentation")  # fmt: skip
     parser.add_argument("--shard", type=_shard, metavar="I/N",
                         help="divide the input into N parts, and translate only part I "
-                             "(counted from 1); the N outputs, concatenated in order, "
-                             "are the output for the whole input")  # fmt: skip
+                             "(counted from 1); the outputs for parts 1 to N, "
+                             "concatenated, are the output for the whole input")  # fmt: skip
     parser.add_argument("--n-best", type=beam_size, metavar="N",
                         help="print N lines per sentence, each with an index, a "
                              "score and a text, separated by tabs; the score is the "
@@ -70,13 +70,13 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                              "--format jsonl, the JSON objects also contain the "
                              "alignments, and F may be - to write no file")  # fmt: skip
     parser.add_argument("--shortlist", action="store_true",
-                        help="choose among tokens that are likely for the sources "
-                             "instead of the whole vocabulary, which can be faster on "
-                             "a CPU but changes some translations; the model's data "
-                             "must have been prepared with data.shortlist")  # fmt: skip
+                        help="generate only tokens that are likely for the sources, which "
+                             "can be faster on a CPU but changes some translations; the "
+                             "model's data must have been prepared with "
+                             "data.shortlist")  # fmt: skip
     add_sampling(parser)
     parser.add_argument("--strict", action="store_true",
-                        help="stop at invalid UTF-8 (default: replace it, with a "
+                        help="stop at invalid UTF-8 (default: replace it and print a "
                              "warning)")  # fmt: skip
     add_decoding(parser)
 

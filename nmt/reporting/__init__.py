@@ -1,1 +1,1 @@
-"""Describes configurations and runs, for `nmt info`, `nmt config` and `nmt report`."""
+"""Describes configurations and runs for `nmt info`, `nmt config` and `nmt report`."""

@@ -1,4 +1,4 @@
-"""Collects the facts about a trained model that `nmt serve` shows and `nmt export` keeps."""
+"""Collects the facts about a trained model that `nmt serve` shows and `nmt export` stores."""
 
 import json
 from collections.abc import Sequence
@@ -15,20 +15,22 @@ _MAX_BYTES = 200_000_000  # maximum size of a JSON file in the run
 
 
 def about_model(folder: Path | None, config: Config) -> JSON:
-    """Returns the facts about a model as a JSON object, without file paths.
+    """Returns facts about a model as a JSON object that contains no file paths.
 
     Args:
-        folder: the directory of the model or checkpoint; None if there is none.
+        folder: the directory of the model or checkpoint, or None if there is no such directory.
 
     Returns:
-        * `name`: the name of the run or, outside a run, of the model's directory.
-        * `parameters`: the number of parameters.
-        * `trained_on`: a phrase that describes the training data.
-        * `bleu`: an object with `score`, `signature` and `on` ("test set" or "validation set").
-        * `opening`: a sentence from the model's test set.
-        * `examples`: see `nmt.serving.examples`.
+        An object with these keys. A value is None or empty if the run does not contain it.
 
-        Values that are missing from the run are None or empty.
+        * `name`: the name of the run directory, or the name of the model's directory if the model
+          does not belong to a run.
+        * `parameters`: the number of parameters of the model.
+        * `trained_on`: a phrase that describes the training data.
+        * `bleu`: an object with the BLEU `score` and its sacreBLEU `signature`. The value of its
+          key `on` is "test set" or "validation set".
+        * `opening`: a sentence from the model's test set, which `nmt serve` shows first.
+        * `examples`: a list of example sentences (see `nmt.serving.examples`).
     """
     from nmt.reporting.info import info  # imports torch
 
@@ -44,7 +46,7 @@ def about_model(folder: Path | None, config: Config) -> JSON:
 
 
 def _of_run(folder: Path, config: Config) -> JSON:
-    """Returns the facts that the model's run contains; ignores missing and damaged files."""
+    """Returns the facts that the model's run contains. Ignores missing and damaged files."""
     from nmt.data import kept_test_set  # imports pyarrow
     from nmt.runs.model_directory import read_manifest
     from nmt.runs.run_directory import RunDirectory
@@ -66,7 +68,7 @@ def _of_run(folder: Path, config: Config) -> JSON:
 
 
 def first_sight(sources: Sequence[str]) -> str | None:
-    """Returns the first source that has 8 to 12 words or, if there is none, the first source.
+    """Returns the first source with 8 to 12 words, or the first source if there is no such source.
 
     Returns None if `sources` is empty.
     """
@@ -77,7 +79,8 @@ def first_sight(sources: Sequence[str]) -> str | None:
 def _trained_on(config: Config, data: JSON | None) -> str:
     """Returns a phrase that describes the training corpora without file paths.
 
-    Corpora are grouped by weight, which is the number of times that a pair occurs per epoch.
+    Corpora are grouped by weight. The weight of a corpus is the number of times that each of its
+    sentence pairs occurs per epoch.
     """
     pairs: dict[float, int] = {}
     for shard in data["shards"]["train"] if data else ():
@@ -101,7 +104,7 @@ def _kind(corpus: Any) -> str:
 
 
 def _tested(run: Any, content: JSON) -> JSON | None:
-    """Returns BLEU on the test set if `nmt report` has stored it for this model, otherwise None."""
+    """Returns the model's BLEU on the test set if `nmt report` has stored it, otherwise None."""
     scores = _kept(run.test_scores, content).get("scores", {})
     return _bleu(scores, "test set")
 
@@ -118,7 +121,7 @@ def _bleu(scores: JSON, on: str) -> JSON | None:
 
 
 def _kept(path: Any, content: JSON) -> JSON:
-    """Returns the content of a JSON file, or {} if it is unreadable or from another model."""
+    """Returns the content of a JSON file, or {} if it is unreadable or describes another model."""
     found = _tried(lambda: json.loads(small_file(path, _MAX_BYTES)))
     is_its = isinstance(found, dict) and found.get("model_sha256") == content.get("sha256")
     return found if is_its else {}

@@ -1,4 +1,4 @@
-"""Creates the tables and the reliability diagram from the analyses of the runs."""
+"""Creates tables and a reliability diagram from the analyses of runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +14,18 @@ _SHARES = Axis(0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram, which plots accuracy against confidence, with a diagonal line."""
+    """A reliability diagram, which plots a model's accuracy against its confidence.
 
-    lines: list[tuple[Line, str]]  # one per run, with its expected calibration error
+    A diagonal line shows where the accuracy equals the confidence.
+    """
+
+    lines: list[tuple[Line, str]]  # one line per run, with its expected calibration error
     values: Axis
     view: View
 
     @property
     def summary(self) -> str:
-        """A text description of the diagram."""
+        """A description of the diagram in words."""
         return "Accuracy by confidence. " + " ".join(
             f"{line.label}: expected calibration error {ece}." for line, ece in self.lines
         )
@@ -41,7 +44,7 @@ def all_tables(runs: Sequence[RunRecord]) -> list[Table]:
 
 
 def reliability(runs: Sequence[RunRecord]) -> Reliability | None:
-    """Returns the diagram of the runs with known calibration, or None if there is no such run."""
+    """Returns a diagram of all runs whose calibration is known, or None if there is no such run."""
     lines, drawn = [], []
     for number, run in enumerate(runs):
         found = run.test.analysis.calibration if run.test else None

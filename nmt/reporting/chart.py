@@ -1,22 +1,22 @@
-"""Computes SVG paths and tick labels of line charts that a page can show at any size.
+"""Computes SVG paths and tick labels of line charts that a web page can show at any size.
 
-The charts adapt to small screens and dark mode, and show the values at the pointer. matplotlib is
-not used, because its SVG images have fixed sizes and colors and contain text as paths. Paths have
-coordinates in a box of `WIDTH` x `HEIGHT`, which the page stretches. Labels are placed outside the
-box.
+The charts adapt to small screens and dark mode, and they show the values at the pointer. The charts
+are not created with matplotlib, because matplotlib's SVG images have fixed sizes and colors and
+contain text as paths. The coordinates of a path are positions in a box of `WIDTH` x `HEIGHT` units.
+The web page stretches the box to the size of the chart, and places tick labels outside the box.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 2000, 1000  # size of the box; y grows downwards
+WIDTH, HEIGHT = 2000, 1000  # size of the box, in which y increases downwards
 _AT_MOST = 1000  # maximum number of points per line, which is enough for zooming in
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value that was logged at a step."""
+    """A logged value of a quantity, with the step at which it was logged."""
 
     step: int
     elapsed_s: float | None  # seconds of training so far, or None if not logged
@@ -25,7 +25,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """The values of a quantity in one run."""
+    """A line of a chart, which shows the values of one quantity in one run."""
 
     run: int  # index of the run
     label: str
@@ -35,7 +35,7 @@ class Line:
 
     @property
     def latest(self) -> str:
-        """The last value as text."""
+        """The last value of the line as text."""
         return figure(self.points[-1].value)
 
 
@@ -49,16 +49,16 @@ class Axis:
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """Returns the relative position of a value: 0 at `low`, 1 at `high`."""
+        """Returns the position of a value on the axis, from 0 for `low` to 1 for `high`."""
         if self.is_log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     @property
     def labels(self) -> list[tuple[str, float]]:
-        """The label and position of each tick.
+        """The label and the relative position of each tick.
 
-        On a linear axis, all labels except 0 have the same suffix (k, M, G or none).
+        On a linear axis, all labels except 0 have the same suffix, which is "k", "M", "G" or empty.
         """
         most = max(map(abs, self.ticks))
         units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
@@ -76,7 +76,7 @@ def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axi
     Args:
         from_zero: whether a linear axis must contain 0.
         is_log: whether to use a logarithmic axis if the largest value is at least 5 times the
-            smallest value. With `is_log`, all values must be positive.
+            smallest value. If `is_log` is True, all values must be positive.
     """
     low, high = min(values), max(values)
     if is_log and high >= 5 * low:
@@ -99,9 +99,10 @@ def progress_axis(end: float) -> Axis:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """Returns at most `_AT_MOST` points.
+    """Returns `points`, reduced to at most `_AT_MOST` points if there are more.
 
-    These are the first point, the last point, and the extremes of each interval in between.
+    The reduced list contains the first point, the last point, and the points with the smallest and
+    the largest value of each interval in between.
     """
     if len(points) <= _AT_MOST:
         return list(points)
@@ -116,20 +117,27 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def path(places: Sequence[tuple[float, float]]) -> str:
-    """Returns an SVG path that connects points, given by their relative positions on both axes."""
+    """Returns an SVG path that connects points.
+
+    Args:
+        places: the relative positions of each point on the x axis and the y axis.
+    """
     return "M" + "L".join(f"{x} {y}" for x, y in _in_box(places))
 
 
 def marks(places: Sequence[tuple[float, float]]) -> str:
-    """Returns an SVG path with a dot at each point; points are relative positions on both axes.
+    """Returns an SVG path with a dot at each point.
 
-    A dot is a line of length zero with round caps, so that it stays round in a stretched box.
+    Each dot is a line of length zero with round caps, so that it stays round in a stretched box.
+
+    Args:
+        places: the relative positions of each point on the x axis and the y axis.
     """
     return "".join(f"M{x} {y}h0" for x, y in _in_box(places))
 
 
 def figure(value: float) -> str:
-    """Formats a value, for example as 2.345, 12,345 or 4.94e-04."""
+    """Formats a value as text, such as "2.345", "12,345" or "4.94e-04"."""
     if 0 < abs(value) < 1e-3:
         return f"{value:.2e}"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
@@ -140,8 +148,11 @@ def _in_box(places: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:
 
 
 def _tick_step(low: float, high: float) -> float:
-    """Returns 1, 2 or 5 times a power of ten, so that about four steps cover the range."""
-    least = 1e-4 * max(abs(low), abs(high))  # labels have six digits
+    """Returns a distance between ticks that divides the range into about four intervals.
+
+    The distance is 1, 2 or 5 times a power of ten.
+    """
+    least = 1e-4 * max(abs(low), abs(high))  # labels show at most six digits
     raw = (max(high - low, least) if high > low else abs(high) or 1.0) / 4
     power = 10.0 ** math.floor(math.log10(raw))
     return next(times * power for times in (1, 2, 5, 10) if times * power >= raw * 0.999)
@@ -149,7 +160,7 @@ def _tick_step(low: float, high: float) -> float:
 
 def _log_axis(low: float, high: float) -> Axis:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = max(1, (last - first) // 8)  # decades
+    every = max(1, (last - first) // 8)  # distance between ticks in decades
     decades = range(first - every, last + every + 1, every)
     wide = high / low > 1e3
     steps = [_clean(times * 10.0**d) for d in decades for times in ((1,) if wide else (1, 2, 5))]
@@ -159,5 +170,5 @@ def _log_axis(low: float, high: float) -> Axis:
 
 
 def _clean(value: float) -> float:
-    """Removes rounding errors; for example, 0.30000000000000004 becomes 0.3."""
+    """Removes a rounding error. For example, 0.30000000000000004 becomes 0.3."""
     return float(f"{value:.12g}")

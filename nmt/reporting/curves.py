@@ -1,4 +1,4 @@
-"""Creates the charts of a report, one per logged quantity, with all runs in each chart."""
+"""Creates the charts of a report. Each chart shows one logged quantity of all runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from nmt.reporting.run_record import RunRecord
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity of the training log that the report plots in a chart."""
+    """A quantity in the training log that the report plots in a chart."""
 
     title: str
     unit: str
@@ -43,7 +43,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """A line of a chart as SVG paths."""
+    """A line of a chart, converted to SVG paths."""
 
     line: Line
     path: str
@@ -63,7 +63,7 @@ class View:
 
 @dataclass(frozen=True)
 class Chart:
-    """The values of one quantity in all runs."""
+    """A chart that shows the values of one quantity in all runs."""
 
     title: str
     unit: str
@@ -73,7 +73,7 @@ class Chart:
 
     @property
     def summary(self) -> str:
-        """A text description of the chart."""
+        """A description of the chart in words."""
         return f"{self.title}, {self.unit}. " + " ".join(
             f"{line.label}: {figure(line.points[0].value)} at step {line.points[0].step}, "
             f"{line.latest} at step {line.points[-1].step}."
@@ -94,7 +94,7 @@ def charts(runs: Sequence[RunRecord]) -> list[Chart]:
 
 
 def _lines(quantity: Quantity, number: int, runs: Sequence[RunRecord]) -> list[Line]:
-    """Returns the lines of one run: training first, then validation, which is plotted on top."""
+    """Returns the lines of one run, with the validation line last, so that it is plotted on top."""
     run, parts = runs[number], {}
     for kind, key in (("training", quantity.training), ("validation", quantity.validation)):
         points = run.points(key, validation=kind == "validation") if key else []
@@ -145,14 +145,17 @@ def _view(
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """Returns a suitable unit for a time, and the length of the unit in seconds."""
+    """Returns a suitable unit for a duration, and the number of seconds in this unit."""
     if seconds < 120:
         return "s", 1.0
     return ("min", 60.0) if seconds < 7200 else ("h", 3600.0)
 
 
 def chart_data(charts: Sequence[Chart]) -> list[dict[str, Any]]:
-    """Returns the data for the page's script: axes, and values with six significant digits."""
+    """Returns the axes and values of all charts for the page's script.
+
+    The values are rounded to six significant digits.
+    """
     return [
         {
             "values": _axis_data(c.values),

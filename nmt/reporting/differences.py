@@ -1,4 +1,4 @@
-"""Creates the table that compares systems over seeds and over sentences."""
+"""Creates a table that compares systems with statistical tests over seeds and over sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ HOLM_NOTE = "Holm: the p-value after Holm's correction for the number of compari
 
 @dataclass(frozen=True)
 class System:
-    """The test scores of one configuration's runs, which differ only in the seed."""
+    """The test scores of a system, which consists of runs that differ only in the random seed."""
 
     name: str
     scores: list[float]  # BLEU of each run
@@ -47,7 +47,7 @@ class System:
         """Scores the translations of each run.
 
         Args:
-            language: the target language, which selects the tokenizer of BLEU.
+            language: the target language, which determines the tokenizer that BLEU uses.
         """
         metric = bleu_metric(language)
         return cls(
@@ -58,11 +58,11 @@ class System:
 
 
 def difference_table(systems: Sequence[System], others: Sequence[str] = ()) -> Table:
-    """Returns a table that compares all systems with the first system.
+    """Returns a table that compares each of the other systems with the first system.
 
     Args:
-        others: names of systems that cannot be compared, because they were evaluated on a different
-            test set.
+        others: the names of systems that cannot be compared because they were evaluated on a
+            different test set.
     """
     first, *rest = systems
     of_seeds = [over_seeds(each.scores, first.scores) for each in rest]
@@ -89,7 +89,7 @@ def _mean(system: System) -> str:
 
 
 def _in_words(found: Sequence[Difference | None]) -> list[str]:
-    """Formats the differences in a column, with p-values corrected by Holm's method."""
+    """Formats a column of differences with their p-values and their Holm-corrected p-values."""
     tested = [each for each in found if each]
     corrected = iter(holm([each.p_value for each in tested]))
     return [_cell(each, next(corrected), len(tested)) if each else "" for each in found]

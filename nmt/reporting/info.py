@@ -18,7 +18,7 @@ LENGTH = 27  # mean number of tokens per WMT14 sentence, for the FLOPs of attent
 def info(config: Config) -> dict[str, Any]:
     """Returns the properties of a configuration as a JSON object.
 
-    The properties are the number of parameters, the FLOPs of training, the learning rate, and the
+    The properties are the number of parameters, the training FLOPs, the learning rate, and the
     differences from the paper.
     """
     with torch.device("meta"):

@@ -1,4 +1,4 @@
-"""Finds the paper's model, row of Table 3 and test set that correspond to a configuration."""
+"""Finds the model, the row of Table 3 and the test set in the paper that match a configuration."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -36,10 +36,10 @@ _NOT_OF_TABLE_3 = {
 
 
 def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Returns the more similar model, "base" or "big", and the settings that differ from it.
+    """Returns the paper's model that is more similar, "base" or "big", and the differing settings.
 
-    The configuration is compared with the paper's EN-FR models if its language pair is EN-FR,
-    otherwise with the paper's EN-DE models.
+    A configuration for EN-FR is compared with the paper's EN-FR models. All other configurations
+    are compared with the paper's EN-DE models.
     """
     is_en_fr = (config.data.source_language, config.data.target_language) == ("en", "fr")
     found = []
@@ -55,7 +55,7 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
 
 
 def besides(config: Config) -> list[str]:
-    """Returns differences from the paper that are not differences in settings."""
+    """Describes additional differences from the paper that apply to a configuration."""
     found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
     if config.training.precision == "bf16":
         found.append(
@@ -68,9 +68,9 @@ def besides(config: Config) -> list[str]:
 def table_3_row(config: Config) -> Row | None:
     """Returns the row of Table 3 that corresponds to a configuration.
 
-    Returns the row with the same settings if there is one, otherwise the row of the more similar
-    model, base or big. Returns None unless the configuration uses the paper's training data, WMT14
-    EN-DE, and the paper's validation set, newstest2013.
+    If no row has the same settings, returns the row of the base model or of the big model,
+    whichever is more similar. Returns None unless the configuration uses the paper's training data
+    (WMT14 EN-DE) and validation set (newstest2013).
     """
     if newstest(config.data, config.data.validation) != "newstest2013":
         return None
@@ -86,10 +86,10 @@ def table_3_row(config: Config) -> Row | None:
 
 
 def newstest(data: Data, split: Sequence[Corpus]) -> str | None:
-    """Returns "newstest2013" or "newstest2014" if a split is one of them, otherwise None.
+    """Returns "newstest2013" or "newstest2014" if a split is one of these test sets.
 
-    WMT14 is recognized by the name of the dataset on the Hugging Face Hub. The training data must
-    also be WMT14.
+    Returns None for all other splits. Also returns None if the training data is not WMT14. WMT14 is
+    recognized by the name of its dataset on the Hugging Face Hub.
     """
     pair = (data.source_language, data.target_language)
     if pair not in {("en", "de"), ("en", "fr")} or len(split) != 1:

@@ -1,7 +1,8 @@
-"""`nmt report`: writes a self-contained HTML page that describes a run or compares several runs.
+"""Implements `nmt report`, which writes an HTML page that describes or compares runs.
 
-The page loads no other files. The SVG charts are visible without JavaScript; a script adds
-smoothing, zooming and the values at the pointer.
+The page is self-contained and loads no other files. Its charts are SVG images, which are visible
+without JavaScript. With JavaScript, the charts can be smoothed and zoomed, and they show the values
+at the pointer.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,22 +26,23 @@ if TYPE_CHECKING:
 
 
 def report(runs: Sequence[Path], output: Path, note: Note, contrastive: Path | None = None) -> None:
-    """Writes a report on one or more runs atomically.
+    """Writes an HTML report on one or more runs atomically.
 
-    If a run is finished but does not contain scores on its test set, translates and scores the test
-    set and saves the scores and translations in the run. Data that cannot be read is listed on the
-    page.
+    If a finished run contains no scores on its test set, this function translates and scores the
+    test set, and saves the scores and translations in the run. The report lists data that cannot be
+    read.
 
     Args:
-        runs: run directories; duplicates are ignored.
-        output: the HTML file to write; an existing file is replaced.
+        runs: the run directories. Duplicates are ignored.
+        output: the HTML file to write. An existing file is replaced.
         note: called with each user-facing message.
-        contrastive: file of contrastive pairs (see `nmt.evaluation.contrastive`).
+        contrastive: a file of contrastive pairs (see `nmt.evaluation.contrastive`), or None.
 
     Raises:
-        ArgumentError: `output` does not end in .html, or cannot be written (status 2).
-        InputError: a directory is not a run, its settings cannot be read, or `contrastive` is not a
-            file of contrastive pairs (status 2).
+        ArgumentError: the name of `output` does not end in .html, or the file cannot be written
+            (status 2).
+        InputError: a directory is not a run directory, the settings of a run cannot be read, or
+            `contrastive` is not a file of contrastive pairs (status 2).
         NoModelError: a run contains files of another run (status 3).
     """
     check_output(output, read=[("contrastive", contrastive)])
@@ -90,7 +92,7 @@ def render(runs: Sequence[RunRecord], note: Note) -> str:
 
 
 def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) -> "Markup | None":
-    """Renders the attention weights of the first run's model for the shortest median sample."""
+    """Renders the attention weights for the shortest median sample as HTML."""
     from markupsafe import Markup
 
     from nmt.evaluation.attention_maps import attention_of, html_fragment
@@ -111,7 +113,7 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
 
 
 def _missing(run: RunRecord) -> list[str]:
-    """Returns one line per part that is missing from the page, with the reason."""
+    """Returns one line for each part that is missing from the page. Each line states the reason."""
     reasons = list(run.missing)
     if not run.log and not RunDirectory(run.directory).models():
         reasons.append("curves: nothing is logged yet")
@@ -128,7 +130,10 @@ def _missing(run: RunRecord) -> list[str]:
 
 
 def _named(runs: Sequence[RunRecord], lines_of: Callable[[RunRecord], list[str]]) -> list[str]:
-    """Returns the lines of all runs, each preceded by the run's name if there are several runs."""
+    """Returns the lines of all runs.
+
+    If there are several runs, each line is prefixed with the name of its run.
+    """
     return [
         f"{run.name}: {line}" if len(runs) > 1 else line for run in runs for line in lines_of(run)
     ]

@@ -1,6 +1,6 @@
-"""Reads the data for a report from a run: settings, log, manifests and scores on the test set.
+"""Reads the settings, log, manifests and test scores of a run for a report.
 
-Files that cannot be read are listed on the page. A report is therefore possible even if the run is
+The report lists files that cannot be read. Therefore, a report can be written even if the run is
 still training, the prepared data was deleted, or the model is damaged.
 """
 
@@ -36,13 +36,13 @@ Judge = Callable[[Path], Contrastive]
 
 
 class TestScores(BaseModel):
-    """A model's scores on `data.test`, saved so that the test set is translated only once."""
+    """A model's scores on `data.test`, which are saved to avoid translating the test set again."""
 
     __test__ = False  # tells pytest that this is not a test
 
     model_config = ConfigDict(frozen=True)
 
-    model_sha256: str  # hash in the manifest of the model with these scores
+    model_sha256: str  # hash of the model with these scores, from the model's manifest
     scores: dict[str, Any]  # the result of `Evaluation.as_json`, without the analysis
     analysis: Analysis
     sources: list[str]
@@ -59,7 +59,7 @@ class TestScores(BaseModel):
 
     @classmethod
     def of_file(cls, data: bytes) -> Self:
-        """Reads the content of a file; raises ValueError if it is damaged."""
+        """Parses the content of a test score file. Raises ValueError if the content is damaged."""
         content = json.loads(data)
         if not isinstance(content, dict):
             raise ValueError("not an object")
@@ -68,7 +68,7 @@ class TestScores(BaseModel):
         return cls.model_validate(content)
 
     def as_file(self) -> bytes:
-        """Returns the content of the file: the fields, and their hash under the key `sha256`."""
+        """Returns the content of a test score file, which consists of all fields and their hash."""
         content = self.model_dump(mode="json")
         return manifest.file_of(content | {"sha256": manifest.value_hash(content)})
 
@@ -84,7 +84,7 @@ class Sitting:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The data of a run for the report's tables and charts."""
+    """The data of a run from which the report's tables and charts are created."""
 
     directory: Path
     name: str  # unique on the page
@@ -99,39 +99,39 @@ class RunRecord:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The log's lines of training steps."""
+        """The log entries that describe training steps."""
         return [line for line in self.log if "event" not in line]
 
     @property
     def validations(self) -> list[dict[str, Any]]:
-        """The log's lines of validations."""
+        """The log entries that describe validations."""
         return [line for line in self.log if line.get("event") == "validation"]
 
     @property
     def step(self) -> int:
-        """The last step in the log, or the step of the finished model if that is later."""
+        """The last logged step, or the step of the finished model if that step is later."""
         return max([line["step"] for line in self.log] + [self.model["step"] if self.model else 0])
 
     @property
     def elapsed_s(self) -> float:
-        """Training time in seconds, or 0 if it is not logged."""
+        """The training time in seconds, or 0 if no training time is logged."""
         return max((_elapsed_s(line) or 0.0 for line in self.log), default=0.0)
 
     @property
     def final_validation(self) -> dict[str, Any]:
-        """The validation scores in the finished model's manifest, or {} if it contains none."""
+        """The validation scores in the finished model's manifest, or {} if there are no scores."""
         found = (self.model or {}).get("validation")
         return found if isinstance(found, dict) else {}
 
     @property
     def warnings(self) -> list[str]:
-        """The warnings of `nmt prepare` and `nmt train` in the manifests of data and model."""
+        """The warnings of `nmt prepare` and `nmt train`, from the data and model manifests."""
         found = [(content or {}).get("warnings") for content in (self.data, self.model)]
         lines = chain.from_iterable(each for each in found if isinstance(each, list))
         return [line for line in lines if isinstance(line, str)]
 
     def points(self, key: str, *, validation: bool = False) -> list[Point]:
-        """Returns the logged values of a quantity; skips log lines without a finite value."""
+        """Returns the logged values of a quantity. Skips log entries without a finite value."""
         return [
             Point(line["step"], _elapsed_s(line), value)
             for line in (self.validations if validation else self.steps)
@@ -140,7 +140,7 @@ class RunRecord:
 
     @property
     def sittings(self) -> list[Sitting]:
-        """The training time by hardware, or an empty list if it is not logged."""
+        """The training time on each kind of hardware, or an empty list if no time is logged."""
         hours: dict[tuple[str, int], float] = {}
         before, key = 0.0, ("unknown hardware", 1)
         for line in self.log:
@@ -172,15 +172,16 @@ def _elapsed_s(line: dict[str, Any]) -> float | None:
 def read_runs(
     directories: Sequence[Path], note: Note, contrastive: Path | None = None
 ) -> list[RunRecord]:
-    """Returns a record for each distinct run.
+    """Returns a record for each distinct run directory.
 
     Args:
-        note: called with a message if data cannot be read or a test set is translated.
-        contrastive: file of contrastive pairs on which each finished model's accuracy is measured.
+        note: called with a message if data cannot be read, and before a test set is translated.
+        contrastive: a file of contrastive pairs on which the accuracy of each finished model is
+            computed, or None.
 
     Raises:
-        InputError: a directory is not a run, or its settings cannot be read (status 2).
-        NoModelError: a model or data.json belongs to another run (status 3).
+        InputError: a directory is not a run directory, or its settings cannot be read (status 2).
+        NoModelError: a model or the file data.json belongs to another run (status 3).
     """
     unique = list({os.path.realpath(directory): directory for directory in directories}.values())
     for directory in unique:
@@ -204,7 +205,10 @@ def _check(directory: Path) -> None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Returns a unique name for each path: as few of its last components as possible."""
+    """Returns a unique name for each path.
+
+    The names consist of as few of the last components of each path as possible.
+    """
     for length in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-length:])) for path in paths]
         if len(set(names)) == len(names):
@@ -253,9 +257,10 @@ def _log_faults(
     """Returns the problems with a run's log.
 
     Args:
-        log: the valid entries.
-        invalid: the number of invalid lines.
-        model: the manifest of the finished model. The log must reach the step of this model.
+        log: the valid entries of the log.
+        invalid: the number of invalid lines in the log.
+        model: the manifest of the finished model, or None. If the log ends before the step of the
+            finished model, this is reported as a problem.
     """
     faults = []
     if not log and run.models():
@@ -281,12 +286,13 @@ def _judge(file: Path, note: Note) -> Judge:
 def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
     """Returns the scores of a run's finished model on the test set.
 
-    Scores that are saved in the run are reused if they are undamaged and belong to the model. New
-    scores are saved if the run is writable.
+    Saved scores are reused if they are undamaged, belong to the model and follow the current
+    conventions of paper BLEU. Otherwise, the test set is translated and scored again, and the new
+    scores are saved if the run directory is writable.
 
     Args:
-        config: the run's configuration, which must have a test set.
-        model_sha256: the hash in the manifest of the finished model.
+        config: the run's configuration, which must specify a test set.
+        model_sha256: the hash of the finished model, from the model's manifest.
     """
     path = run.test_scores
     convention = CONVENTIONS.get(language_of(config.data.target_language))
@@ -297,7 +303,7 @@ def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note
             if kept.model_sha256 == model_sha256 and is_of_today:
                 return kept
     except (OSError, InputError, ValueError, RecursionError):
-        pass  # missing or damaged: score again
+        pass  # missing or damaged scores are computed again
     note(f"Translating the test set with {run.model}. The scores will be saved in {path}.")
     found = evaluate(run.model, analysis=True, note=note)
     assert found.test_set.sources is not None and found.analysis

@@ -1,4 +1,4 @@
-"""Selects sample translations: the best, median and worst of a test set."""
+"""Selects the best, median and worst translations of a test set as samples."""
 
 import re
 from collections.abc import Sequence
@@ -7,39 +7,40 @@ from difflib import SequenceMatcher
 
 from nmt.reporting.run_record import RunRecord
 
-_EACH = 3  # samples of each kind
+_EACH = 3  # number of samples of each kind
 
 Parts = list[tuple[str, bool]]  # parts of a text; the flag is true if another text lacks the part
 
 
 @dataclass(frozen=True)
 class Translated:
-    """A run's translation of a sample."""
+    """A run's translation of a sample sentence."""
 
     run: str
     text: str
-    chrf: float  # sentence score, 0 to 100
+    chrf: float  # sentence-level score from 0 to 100
     parts: Parts  # parts of `text`, compared with the reference
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sentence of the test set with its translations."""
+    """A sample sentence from the test set, with its translations by one or more runs."""
 
     kind: str  # "best", "median" or "worst"
     source: str
     reference: str
     reference_parts: Parts  # compared with the first translation
-    translations: list[Translated]  # the first is by the run whose chrF selected the sample
+    translations: list[Translated]  # first the run whose chrF selected the sample
 
 
 def samples(runs: Sequence[RunRecord]) -> list[Sample]:
     """Returns the test sentences with the best, median and worst chrF of the first run.
 
-    Among sentences with equal chrF, longer sentences rank higher. The median samples have different
-    chrF values if possible. For example, if more than half of the sentences have a chrF of 100,
-    only one of these sentences is a median sample, and the other median samples have the next lower
-    values. Each sample also contains the translations by other runs with the same test set.
+    If several sentences have the same chrF, longer sentences rank higher. The median samples have
+    different chrF values if possible. For example, if more than half of the sentences have a chrF
+    of 100, only one of these sentences is a median sample, and the other median samples have the
+    next lower chrF values. Each sample also contains the translations by all other runs that have
+    the same test set.
     """
     tested = [run.test for run in runs if run.test]
     if not tested:
@@ -78,7 +79,7 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
 
 def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
-    """Returns the middle sentence of `order`, and the nearest sentences with other scores."""
+    """Returns the middle sentence of `order`, and the nearest sentences with different scores."""
     middle = len(order) // 2
     nearest = sorted(range(len(order)), key=lambda place: (abs(place - middle), -place))
     by_score: dict[float, int] = {}
@@ -91,7 +92,7 @@ def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
 
 
 def differing(text: str, other: str) -> Parts:
-    """Splits a text into parts, each with a flag: true if `other` lacks the words of the part."""
+    """Splits a text into parts. The flag of a part is True if `other` lacks the part's words."""
     words, others = (re.findall(r"\s*\S+", each) for each in (text, other))
     match = SequenceMatcher(None, [w.strip() for w in words], [w.strip() for w in others], False)
     return [
@@ -102,7 +103,7 @@ def differing(text: str, other: str) -> Parts:
 
 
 def _scores(translations: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Returns the chrF2 of each sentence."""
+    """Returns the sentence-level chrF2 of each translation."""
     from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()

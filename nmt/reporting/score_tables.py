@@ -1,4 +1,4 @@
-"""Creates tables of the final scores of runs, and compares the scores with the paper's."""
+"""Creates tables of the final scores of runs, and compares these scores with the paper's scores."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,10 +22,10 @@ METRICS = {
 
 
 def score_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns the tables of scores.
+    """Returns the tables of the runs' scores.
 
     The tables contain the scores on the test set, the differences between systems, the scores on
-    the validation set, and each run's comparison with the paper. Empty tables are left out.
+    the validation set, and the comparison of each run with the paper. Empty tables are omitted.
     """
     tables = [_test_table(runs), *_differences(runs), _validation_table(runs)]
     tables += map(_paper_table, runs)
@@ -58,10 +58,10 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def _differences(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns the table that compares the systems, or [] if there is only one system.
+    """Returns a list with a table that compares systems, or [] if there is only one system.
 
-    A system consists of the runs that differ only in `training.seed` and in their directories.
-    Systems are compared on the test set of the first system.
+    Runs belong to the same system if their settings differ only in `training.seed` and
+    `training.run_directory`. Systems are compared on the test set of the first system.
     """
     systems: list[list[RunRecord]] = []
     for run in runs:
@@ -188,9 +188,9 @@ def _paper_table(run: RunRecord) -> Table:
 
 
 def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
-    """Compares a test score of the paper with the run's paper BLEU.
+    """Returns a table row that compares a test score of the paper with the run's paper BLEU.
 
-    Uses the run's sacreBLEU if the run has no paper BLEU.
+    If the run has no paper BLEU, the row contains the run's sacreBLEU instead.
     """
     assert run.test
     scores = run.test.scores

@@ -1,7 +1,7 @@
-"""Describes every setting, and reads the shipped configurations, for `nmt config`.
+"""Describes all settings and reads the shipped configurations for `nmt config`.
 
-The shipped configurations are in `nmt/configs`, which is a symbolic link to `configs` in a
-checkout and a directory in an installed package.
+The shipped configurations are in `nmt/configs`. In a checkout, `nmt/configs` is a symbolic link to
+`configs`. In an installed package, `nmt/configs` is a directory.
 """
 
 import difflib
@@ -21,7 +21,7 @@ _WIDTH, _COLUMN = 96, 36
 
 
 def settings_text() -> str:
-    """Describes all settings (default, range, meaning) and lists the shipped configurations."""
+    """Returns a text that describes all settings and lists the shipped configurations."""
     blocks = ["Settings of a configuration file: name, default, allowed values, meaning."]
     for name, field in Config.model_fields.items():
         section = Config.below(name)
@@ -55,7 +55,8 @@ def shipped_text(name: str) -> str:
     """Returns a shipped configuration as YAML, including the settings in its `base:` file.
 
     Raises:
-        ArgumentError: no configuration has that name. The message suggests the most similar name.
+        ArgumentError: there is no shipped configuration with this name. The error message suggests
+            the most similar name.
     """
     names = shipped()
     if name not in names:

@@ -1,4 +1,4 @@
-"""Creates the tables of settings, data and cost."""
+"""Creates the report's tables of settings, data and training cost."""
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -60,7 +60,7 @@ def described(run: RunRecord, split: str) -> str:
 
 
 def cleaning_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns tables of the pairs that were kept, repaired and dropped, one per data set."""
+    """Returns one table per data set, with the numbers of kept, repaired and dropped pairs."""
     by_data = {run.data["data_sha256"]: run for run in reversed(runs) if run.data}
     return [_cleaning_table(run) for run in runs if run in by_data.values()]
 
@@ -91,7 +91,7 @@ def _cleaning_table(run: RunRecord) -> Table:
 
 
 def cost_table(runs: Sequence[RunRecord]) -> Table:
-    """Returns a table of the cost of training: time, hardware, tokens, and FLOPs."""
+    """Returns a table of the time, hardware, tokens and FLOPs that training required."""
     names: list[tuple[str, Callable[[RunRecord], str]]] = [
         ("Training time, including validation", _time_spent),
         ("Hardware", lambda run: "; ".join(map(machine, run.sittings)) or "not in the log"),
@@ -120,23 +120,23 @@ def _time_spent(run: RunRecord) -> str:
 
 
 def signed(value: float) -> str:
-    """Formats a difference, for example as +1.23 or −0.40."""
+    """Formats a difference with its sign, such as "+1.23" or "−0.40"."""
     return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def time_spent(run: RunRecord) -> str:
-    """Formats the training time in a suitable unit, for example as "3.5 h"."""
+    """Formats the training time in a suitable unit, such as "3.5 h"."""
     unit, seconds = time_unit(run.elapsed_s)
     return f"{run.elapsed_s / seconds:.3g} {unit}"
 
 
 def machine(sitting: Sitting) -> str:
-    """Formats the number of processes and the device."""
+    """Formats the number of processes and the name of their device as text."""
     return f"{sitting.world_size} × {sitting.device}"
 
 
 def _tokens(run: RunRecord) -> tuple[float, float]:
-    """Estimates the number of source and target tokens in training from the logged steps."""
+    """Estimates the numbers of source and target tokens in training from the logged steps."""
     means = []
     for key in ("source_tokens", "target_tokens"):
         values = [point.value for point in run.points(key)]
@@ -172,7 +172,7 @@ def _papers_own(run: RunRecord) -> str:
 
 
 def _scientific(value: float) -> str:
-    """Formats a number in scientific notation; for example, 3.3e18 becomes 3.30 × 10¹⁸."""
+    """Formats a number in scientific notation. For example, 3.3e18 becomes 3.30 × 10¹⁸."""
     if not value:
         return "not in the log"
     digits, exponent = f"{value:.2e}".split("e")

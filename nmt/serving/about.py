@@ -1,4 +1,4 @@
-"""Describes the served model. The functions of this module run in the model process."""
+"""Describes the served model. The functions in this module run in the model process."""
 
 from typing import Any
 
@@ -11,12 +11,13 @@ def about(translator: Any) -> JSON:
     """Returns a description of the served model as a JSON object.
 
     Returns:
-        The description from `about_model`, with two more keys. For an exported model, this is the
-        description of the original model, without `examples`, which are exercises for the
-        microscope. The additional keys are:
+        The description that `about_model` returns, with two additional keys. For an exported model,
+        the original model is described, but the list of `examples` is empty, because the examples
+        require the microscope. The additional keys are:
 
-        * `demo`: whether the model was trained only on the demo language.
-        * `model`: the settings of the section `model`, the vocabulary size and the label smoothing.
+        * `demo`: whether all training corpora are demo corpora.
+        * `model`: an object with the settings in the configuration's `model` section, the
+          vocabulary size and the label smoothing.
     """
     config = translator.config
     if sees_inside(translator):

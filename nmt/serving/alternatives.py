@@ -1,12 +1,12 @@
-"""Lists the most likely next words of a translation by completing the most likely next tokens."""
+"""Finds the most likely next words of a translation by completing the most likely next tokens."""
 
 import re
 from typing import Any
 
 from nmt.model.special_ids import EOS_ID
 
-_LISTED = 100  # the next token of `target` is looked up among this number of likely tokens
-_UNSPACED = "\u3040-\u30ff\u3400-\u9fff"  # kana and ideographs; each character is a word
+_LISTED = 100  # number of likely tokens among which the next token of `target` is looked up
+_UNSPACED = "\u3040-\u30ff\u3400-\u9fff"  # kana and ideographs; each one counts as a word
 _WORD = re.compile(rf"\s*(?:[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:['’-][^\W{_UNSPACED}]+)*|\S)")
 
 JSON = dict[str, Any]
@@ -15,24 +15,26 @@ JSON = dict[str, Any]
 def alternatives(
     translator: Any, text: str, prefix: str = "", target: str = "", k: int = 10
 ) -> list[JSON]:
-    """Returns the most likely words after `prefix` in the translation of a sentence.
+    """Returns the most likely words that can follow `prefix` in a sentence's translation.
 
     A search with the model's decoding settings completes each of the `k` most likely next tokens to
-    a word; for example, the token "h" may become "house". If several tokens are completed to the
-    same word, the word is listed once. Tokens that would extend the last word of `prefix` are left
-    out.
+    a word. For example, the token "h" may be completed to the word "house". If several tokens lead
+    to the same word, the word is returned only once. Tokens that would extend the last word of
+    `prefix` are skipped.
 
     Args:
-        translator: a `Translator`, which may have loaded an exported model.
+        translator: a `Translator` for a model or an exported model.
         text: the source sentence.
-        target: the current translation, which begins with `prefix`.
+        target: the current translation, which must begin with `prefix`.
 
     Returns:
-        The alternatives, most likely first. `text` is the translation up to the end of the
-        completed word, `follows` is the rest of the translation, and `probability` is the
-        probability of the word's first token. `stands` is true for the alternative, if any, with
-        which `target` continues. `ends` is true if the alternative is to end the translation after
-        `prefix`.
+        A list of alternatives, most likely first. Each alternative is an object with these keys:
+
+        * `text`: the beginning of the translation, up to the end of the completed word.
+        * `follows`: the rest of the translation after `text`.
+        * `probability`: the probability of the first token of the completed word.
+        * `stands`: whether `target` contains this alternative after `prefix`.
+        * `ends`: whether this alternative ends the translation directly after `prefix`.
 
     Raises:
         ArgumentError: see `Translator.next_tokens`.
@@ -43,7 +45,7 @@ def alternatives(
     standing = _next_token(tokenizer, prefix, target)
     tokens = [each for n, each in enumerate(listed) if n < k or each.token == standing]
     ends = {EOS_ID: prefix} | ({} if standing is None else {standing: target})
-    # a prefix cannot end within a character
+    # tokens that end within a character are skipped, because a prefix contains whole characters
     open_ = [each for each in tokens if each.token not in ends and "\ufffd" not in each.text]
     found = translator.n_best([text] * len(open_), prefix=[each.text for each in open_])
     ends |= {each.token: some[0].text for each, some in zip(open_, found, strict=True)}
@@ -62,7 +64,10 @@ def alternatives(
 
 
 def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
-    """Returns the token of `target` that follows `prefix`, or None if there is no such token."""
+    """Returns the token that follows the tokens of `prefix` in the tokens of `target`.
+
+    Returns None if the tokens of `target` do not begin with the tokens of `prefix`.
+    """
     begun, whole = tokenizer.encode_targets([prefix, target])
     whole = [*whole, EOS_ID]
     is_begun = whole[: len(begun)] == begun and len(whole) > len(begun)
@@ -70,16 +75,16 @@ def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
 
 
 def _through_word(whole: str, prefix: str, least: str) -> str:
-    """Returns the beginning of `whole` that ends with the first word after `prefix`.
+    """Returns the beginning of `whole`, up to the end of the first word after `prefix`.
 
-    The returned text is at least as long as `least`.
+    The returned text is never shorter than `least`.
     """
     word = _WORD.match(whole, len(prefix))
     return whole[: max(word.end() if word else len(prefix), len(least))]
 
 
 def _extends(prefix: str, begun: str) -> bool:
-    """Returns whether `begun`, which starts with `prefix`, extends the last word of `prefix`."""
+    """Returns whether `begun`, a text that starts with `prefix`, extends the prefix's last word."""
     before, after = prefix[-1:], begun[len(prefix) :][:1]
     is_spaced = not re.match(f"[{_UNSPACED}]", after)
     return before.isalnum() and after.isalnum() and is_spaced

@@ -1,4 +1,4 @@
-"""Creates the HTTP application: API routes, request queue, web page and error responses."""
+"""Creates the HTTP application with its API routes, request queue, web page and error responses."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -29,15 +29,15 @@ def create_app(
     loaded: Callable[[Batcher], None] = lambda batcher: None,
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """Creates the application. The model processes start with the application.
+    """Creates the HTTP application. At startup, the application starts the model processes.
 
     Args:
         processes: see `Batcher`.
-        limits: the limits on requests, or None for the defaults.
+        limits: the limits on requests, or None for the default limits.
         note: called with each warning and with a message for each internal error.
-        loaded: called with the batcher when the model is loaded and warmed up, or when loading has
-            failed.
-        hosts: the accepted host names, or None to accept any name.
+        loaded: called with the batcher after the model has been loaded and warmed up, or after
+            loading has failed.
+        hosts: the host names to accept in Host headers, or None to accept any host name.
     """
     limits = limits or Limits()
     batcher = Batcher(processes, limits.queue, note)
@@ -52,7 +52,7 @@ def create_app(
     # FastAPI's documentation pages are disabled, because they load scripts from other servers
     app = FastAPI(
         title="nmt", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
-        redirect_slashes=False,  # the redirects would use the host in the Host header
+        redirect_slashes=False,  # redirects would contain the host name from the Host header
     )  # fmt: skip
     app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
@@ -69,16 +69,16 @@ def create_app(
 
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
-        """Returns 200, or 503 if all model processes have ended.
+        """Responds with status 200, or with status 503 if all model processes have exited.
 
-        The status is "degraded" if some of the model processes have ended.
+        The field `status` in the response is "degraded" if some model processes have exited.
         """
         problem = living_batcher_of(request).problem
         found = {"status": "degraded", "problem": problem} if problem else {"status": "ok"}
         return json_response(found)
 
     async def ready(request: Request) -> Response:
-        """Returns 200 if the server can translate, and 503 while the model is loading."""
+        """Responds with status 200 if the server can translate, or 503 if the model is loading."""
         batcher_of(request)
         return json_response({"status": "ready"})
 

@@ -1,8 +1,9 @@
 """Batches the requests of all clients and passes them to the model processes.
 
-The event loop submits work and receives futures. For each model process, a thread takes work from
-the queue and waits for the result. Cancelling a future (the client disconnected or timed out) also
-cancels its work, unless the work has started.
+The event loop adds work to the queue and receives futures. For each model process, a thread takes
+work from the queue, passes the work to the process and waits for the result. If a client
+disconnects or times out, its future is cancelled. Cancelling a future also cancels its work, unless
+the work has started.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class NotReadyError(Exception):
 
 
 class OtherModelError(InputError):
-    """Raised if the files of the model were replaced after the first process loaded them."""
+    """Raised if the model's files were replaced after the first model process had loaded them."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -63,14 +64,17 @@ class OtherModelError(InputError):
 
 @dataclass(eq=False)
 class _Work:
-    """A request: either texts, which are batched with texts of other requests, or a call."""
+    """A request that contains either texts to translate or a function to call.
+
+    Texts are translated in batches with the texts of other requests.
+    """
 
     future: asyncio.Future[Any]
     texts: Sequence[str] = ()
     prefixes: Sequence[str] = ()
     options: SearchOptions = field(default_factory=SearchOptions)
     call: tuple[Any, ...] | None = None  # a function and its arguments
-    sizes: list[int] = field(default_factory=list)  # lengths of the texts, see `translate`
+    sizes: list[int] = field(default_factory=list)  # lengths of the texts, from `translate`
     left: list[int] = field(default_factory=list)  # indices of texts that are not in a batch yet
     found: dict[int, list[Translation]] = field(default_factory=dict)  # by index of the text
 
@@ -90,20 +94,21 @@ class _Item:
 
 
 class Batcher:
-    """The request queue, with one thread per model process.
+    """A request queue with one thread per model process.
 
-    If a process is killed, a replacement is started; failed attempts are repeated at growing
-    intervals. A replacement that finds a different model on disk is not used.
+    If a model process is killed, the batcher starts a replacement. If the replacement cannot be
+    started, the batcher tries again at growing intervals. A replacement is not used if it finds a
+    different model on disk.
 
     Args:
-        processes: one function per model process. Each function creates the process and, if
-            necessary, its replacements.
+        processes: functions that create model processes, one function per model process. Each
+            function is called again if its process must be replaced.
         queue: maximum number of waiting requests.
         note: called with a warning if a process is killed or a replacement cannot be started.
 
     Attributes:
         model: the description of the model, or None until the model is loaded and warmed up.
-        failure: the error that prevented the model from loading, or None if there was none.
+        failure: the error that prevented the model from loading, or None if no error occurred.
     """
 
     def __init__(
@@ -115,7 +120,7 @@ class Batcher:
         self.model: Any = None  # a Model, once requests are accepted
         self.failure: BaseException | None = None
         self.seconds = 0.0  # computing time in seconds, summed over processes
-        self.batches = self.translated = 0  # batches and texts so far
+        self.batches = self.translated = 0  # numbers of batches and texts translated so far
         self._queue, self._note = queue, note
         self._waiting: deque[_Work] = deque()
         self._changed = threading.Condition()
@@ -123,9 +128,9 @@ class Batcher:
         self._end = threading.Event()
         self._missing = 0  # killed processes that have not been replaced yet
         self._is_other = False  # whether the last failed attempt found a different model on disk
-        self._busy = 0  # processes that are computing
-        self._computed = 0  # requests in the batches of busy processes
-        self._crowd = 0  # waiting and running requests when the last batch was formed
+        self._busy = 0  # number of processes that are computing
+        self._computed = 0  # number of requests that busy processes are computing
+        self._crowd = 0  # number of waiting and running requests when the last batch was formed
         self._processes: list[ModelProcess] = []
         self._loop: asyncio.AbstractEventLoop
         self._threads = [
@@ -139,7 +144,7 @@ class Batcher:
         """Starts loading the model.
 
         Args:
-            after_load: called in the event loop when loading has succeeded or failed.
+            after_load: called in the event loop after loading has succeeded or failed.
         """
         self._loop = asyncio.get_running_loop()
         self._after_load = after_load
@@ -147,7 +152,7 @@ class Batcher:
             thread.start()
 
     def stop(self) -> None:
-        """Cancels the waiting requests and kills the processes."""
+        """Cancels the waiting requests and kills the model processes."""
         with self._changed:
             self._ending = True
             self._end.set()
@@ -162,17 +167,17 @@ class Batcher:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests are accepted."""
+        """Whether new requests are accepted."""
         return self.model is not None and self._is_alive and not self._ending
 
     @property
     def has_died(self) -> bool:
-        """Whether no process is running, so that all requests are rejected."""
+        """Whether all requests are rejected because no model process is running."""
         return self.model is not None and not self._is_alive and not self._ending
 
     @property
     def problem(self) -> str:
-        """The reason why a process is not running, or "" if all processes are running."""
+        """The reason why a model process is not running, or "" if all of them are running."""
         if not self._missing:
             return ""
         if self._is_other:
@@ -185,7 +190,7 @@ class Batcher:
 
     @property
     def patience_s(self) -> int:
-        """The estimated number of seconds in which a full queue is processed, from 1 to 60."""
+        """The estimated time to process a full queue, in whole seconds from 1 to 60."""
         each_s = self.seconds / max(self.translated, 1) / len(self._threads)
         return round(min(max(each_s * self._queue, 1), 60))
 
@@ -197,16 +202,18 @@ class Batcher:
     def translate(
         self, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
     ) -> asyncio.Future[list[list[Translation]]]:
-        """Queues texts for translation in batches with texts of other requests.
+        """Queues texts for translation. A batch may also contain texts of other requests.
 
         Args:
-            prefixes: the prefix of each text's translation, or () for no prefixes.
+            prefixes: one prefix per text, with which the text's translation must begin, or () for
+                no prefixes.
 
         Returns:
-            A future for the result of `Translator.n_best`.
+            A future that resolves to the n-best translations of each text, in the format of
+            `Translator.n_best`.
 
         Raises:
-            FullQueueError, NotReadyError: raised by this call, not by the future.
+            FullQueueError, NotReadyError: raised by this method itself, not by the future.
         """
         work = _Work(self._loop.create_future(), texts, prefixes, options)
         work.left = list(range(len(texts)))
@@ -217,16 +224,16 @@ class Batcher:
         return self._queued(work)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """Queues a call of `function(translator, *arguments)`, which is not batched.
+        """Queues the call `function(translator, *arguments)`, which is not part of a batch.
 
         Args:
-            function: a module-level function; the function and its arguments are pickled.
+            function: a module-level function. The function and its arguments are pickled.
 
         Returns:
-            A future for the function's result.
+            A future that resolves to the function's return value.
 
         Raises:
-            FullQueueError, NotReadyError: raised by this call, not by the future.
+            FullQueueError, NotReadyError: raised by this method itself, not by the future.
         """
         work = _Work(self._loop.create_future(), call=(function, *arguments))
         return self._queued(work)
@@ -249,7 +256,7 @@ class Batcher:
                     self._waiting.remove(work)
 
     def _run(self, new: Callable[[], ModelProcess]) -> None:
-        """Passes work from the queue to a model process; runs in the thread of that process."""
+        """Passes work from the queue to a model process. Each model process has its own thread."""
         try:
             self._work_off(new)
         finally:
@@ -271,7 +278,7 @@ class Batcher:
             process = None if self._ending else self._replaced(new)
 
     def _pass_work(self, process: ModelProcess) -> None:
-        """Passes work to a process until the process has ended or the server is stopping."""
+        """Passes work to a model process until the process exits or the server stops."""
         took_s = 0.0  # duration of the last batch
         while (window := self._next(process, took_s * _PATIENCE)) is not None:
             began = time.perf_counter()
@@ -291,7 +298,7 @@ class Batcher:
             took_s = time.perf_counter() - began
 
     def _first(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Starts a process; returns None if the process is not needed or cannot be started."""
+        """Starts a model process. Returns None if the process is not needed or cannot start."""
         try:
             return self._started(new)
         except BaseException as error:
@@ -300,10 +307,10 @@ class Batcher:
             return None
 
     def _replaced(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Starts a replacement for a process that has ended; repeats failed attempts.
+        """Starts a replacement for a model process that has exited, and repeats failed attempts.
 
         Returns:
-            The process, or None if the server is stopping.
+            The new model process, or None if the server is stopping.
         """
         self._note("nmt: warning: A model process was killed. A replacement is starting.")
         wait_s = _RETRY_S
@@ -322,10 +329,10 @@ class Batcher:
         return process
 
     def _restarted(self, new: Callable[[], ModelProcess], wait_s: float) -> ModelProcess | None:
-        """Tries once to start a process; returns None if the process cannot be started.
+        """Tries once to start a model process. Returns None if the process cannot be started.
 
         Args:
-            wait_s: seconds until the next attempt, for the warning.
+            wait_s: the number of seconds until the next attempt, which is stated in the warning.
         """
         try:
             return self._started(new)
@@ -340,17 +347,19 @@ class Batcher:
             return None
 
     def _drop_if_dead(self) -> None:
-        """Fails all waiting requests if no process is left."""
+        """Fails all waiting requests if no model process is left."""
         if self.has_died:
             with self._changed:
                 dropped, self._waiting = self._waiting, deque()
             _fail(dropped, EndedError())
 
     def _started(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Starts a process and waits until it is ready; returns None for a redundant process.
+        """Starts a model process and waits until the process is ready.
+
+        Returns None if the process is not needed.
 
         Raises:
-            OtherModelError: the process has loaded a different model than the first process.
+            OtherModelError: the process has loaded a different model than the first model process.
             InputError, FailedError, EndedError: see `ModelProcess.start`.
         """
         process = new()
@@ -373,16 +382,16 @@ class Batcher:
         self._after_load()
 
     def _next(self, process: ModelProcess, patience_s: float) -> list[_Item] | _Work | None:
-        """Waits until there is work for the process, and returns the work.
+        """Waits until the queue contains work for a model process, then removes and returns it.
 
         Clients that have received a response usually send their next requests immediately. The
-        next batch is therefore delayed briefly, until this process's share of the requests has
-        arrived. Otherwise, the first request would be translated alone, and the other requests
-        would have to wait.
+        next batch is therefore delayed briefly, until a proportional part of these requests has
+        arrived. Without this delay, the first of these requests would be translated alone, and the
+        others would have to wait.
 
         Returns:
-            A batch of texts, a request that calls a function, or None if the process has ended or
-            the server is stopping.
+            Either a batch of texts or a request to call a function. None means that the process
+            has exited or that the server is stopping.
         """
         while True:
             with self._changed:
@@ -395,7 +404,7 @@ class Batcher:
                 if self._ending or process.has_ended:
                     self._changed.notify()  # leaves the work to another process
                     return None
-                if self._waiting:  # unless another thread has taken the work
+                if self._waiting:  # false if another thread has taken the work
                     return self._taken()
 
     def _taken(self) -> list[_Item] | _Work:
@@ -411,11 +420,11 @@ class Batcher:
         return batch
 
     def _window(self, options: SearchOptions) -> list[_Item]:
-        """Forms a batch from the oldest text with the given options and texts of similar length.
+        """Forms a batch from the first text in the queue and texts of similar length.
 
-        The batch is chosen from a pool that contains a limited number of texts per request, so that
-        a long request does not block other requests. The request at the head of the queue moves to
-        the end.
+        All texts in the batch have the given search options. The batch is chosen from a pool that
+        contains a limited number of texts per request, so that a long request does not block other
+        requests. Afterwards, the request at the head of the queue is moved to the end.
         """
         alike = [work for work in self._waiting if not work.call and work.options == options]
         share = max(_SHARE, _POOL // len(alike))
@@ -429,7 +438,7 @@ class Batcher:
         return batch
 
     def _do(self, process: ModelProcess, work: _Work) -> None:
-        """Calls the function of a request, unless the request was cancelled."""
+        """Executes a request to call a function, unless the request was cancelled."""
         if work.future.cancelled():
             return
         assert work.call
@@ -445,7 +454,7 @@ class Batcher:
         self._count(began)
 
     def _translate(self, process: ModelProcess, batch: list[_Item]) -> None:
-        """Translates a batch. If this fails, retries each half, so that only faulty texts fail."""
+        """Translates a batch. If translation fails, retries each half to isolate faulty texts."""
         batch = [item for item in batch if not item.work.future.done()]
         if not batch:
             return
@@ -479,7 +488,10 @@ class Batcher:
         self._tell(_deliver, batch, found)
 
     def _sharing(self, batch: Sequence[_Item] = ()) -> int:
-        """Returns the number of processes that share the cores: 1 if there is only one request."""
+        """Returns the number of processes among which the CPU cores are divided.
+
+        The number is 1 if there is only one request, so that this request can use all cores.
+        """
         is_alone = self._busy == 1 and _requests(batch) < 2 and not self._waiting
         return 1 if is_alone else len(self._threads)
 
@@ -490,7 +502,7 @@ class Batcher:
             self.translated += texts
 
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Calls a function in the event loop, if the loop is still running."""
+        """Schedules a function call in the event loop, unless the event loop is closed."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
@@ -500,10 +512,10 @@ def _requests(batch: Sequence[_Item]) -> int:
 
 
 def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
-    """Returns a batch: `wanted` and the items of `pool` with the most similar lengths.
+    """Returns a batch of `wanted` and the items of `pool` that are closest to `wanted` in length.
 
     Args:
-        most: maximum number of texts in a batch; batches of long texts are smaller.
+        most: maximum number of texts in the batch. Batches of long texts contain fewer texts.
     """
     pool = sorted(pool, key=lambda item: item.size)
     begin, size = pool.index(wanted), wanted.size

@@ -1,4 +1,4 @@
-"""Finds signs of a bad translation; needs no reference."""
+"""Finds signs of a poor translation without a reference translation."""
 
 import math
 import re
@@ -12,17 +12,17 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 def doubts(source: str, translation: Translation) -> list[str]:
-    """Returns the signs of a bad translation, if any.
+    """Returns the signs that a translation may be poor.
 
     Returns:
-        Any of these names:
+        A list of the names of the signs, which is empty if there are no signs. The names are:
 
         * "empty": the translation is empty, but the source is not.
         * "repeats": the translation repeats words (see `nmt.documents.doubtful`).
-        * "bytes": more than half of the tokens, and at least four tokens, are byte tokens, which
-          spell characters that are missing from the vocabulary.
-        * "unsure": the geometric mean of the token probabilities is below 0.5. Exported models do
-          not provide these probabilities.
+        * "bytes": at least four tokens, and more than half of all tokens, are byte tokens. Byte
+          tokens spell characters that are not in the vocabulary.
+        * "unsure": the geometric mean of the token probabilities is below 0.5. Translations by
+          exported models never have this sign, because they have no token probabilities.
     """
     logs = translation.token_log_probabilities
     content = [piece for piece in translation.pieces if piece != "</s>"]

@@ -15,28 +15,35 @@ from nmt.translator import Translator
 JSON = dict[str, Any]
 
 _LONGEST = 16  # maximum number of words in an example
-_MOVED = 3  # minimum distance, in words, between the translations of two words in reverse order
+_MOVED = 3  # minimum distance in words between two translations in reverse order
 # Minimum probability of an ambiguous token, and the maximum amount by which it differs from the
 # probability of the most likely other token
 _LIKELY, _CLOSE = 0.3, 0.1
 
 
 def examples(translator: Translator, sources: Sequence[str]) -> JSON:
-    """Returns the examples that the page of `nmt serve` offers for a model.
+    """Returns the example sentences that the web page of `nmt serve` offers for a model.
 
     Args:
-        sources: sentences to choose from; only sentences of 3 to 16 words are used.
+        sources: the sentences to choose from. Sentences with fewer than 3 or more than 16 words are
+            ignored.
 
     Returns:
-        `opening`: the sentence with which the page opens, or None if no sentence is suitable.
-        `examples`: objects with a `kind` and a `text`, at most one of each kind. The kinds are:
+        An object with two keys. `opening` is the sentence that the page shows when it is opened, or
+        None if no sentence is suitable. `examples` is a list of objects, each with a `kind` and a
+        `text`. The list contains at most one object of each of these kinds:
 
-        * "alpha": length penalties of 0 and 2 rank different finished hypotheses first.
+        * "alpha": the best finished hypothesis with a length penalty of 0 differs from the best
+          finished hypothesis with a length penalty of 2.
         * "beam": greedy search and beam search with a beam size of 4 give different translations.
-        * "bytes": the translation contains byte tokens and all non-ASCII characters of the source.
-        * "order": the translations of two words are in reverse order and at least 3 words apart.
-        * "ambiguous": the token with the lowest probability has a probability of at least 0.3, and
-          the most likely other token differs by at most 0.1. Both tokens begin a word.
+        * "bytes": the source contains non-ASCII characters. The translation contains all of these
+          characters, and at least one byte token.
+        * "order": the translations of two source words are in reverse order and at least 3 words
+          apart.
+        * "ambiguous": every token of the translation has a probability of at least 0.3. The
+          difference between the probability of the token with the lowest probability and the
+          probability of the most likely other token at the same position is at most 0.1. Both of
+          these tokens begin a word.
     """
     sources = [text for text in dict.fromkeys(sources) if 3 <= len(text.split()) <= _LONGEST]
     found = translator.translate(sources, SearchOptions(align=True))

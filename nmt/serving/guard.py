@@ -1,6 +1,6 @@
-"""Middleware for all routes: counts requests, checks headers, and returns errors as JSON.
+"""Provides middleware that counts requests, checks headers and returns errors as JSON.
 
-Log messages never contain a client's text.
+The log messages of this module never contain text from a client.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ class Guard:
     """ASGI middleware that checks Host headers, adds response headers and counts requests.
 
     Args:
-        hosts: the accepted host names, or None to accept any name.
-        policy: the Content-Security-Policy of all responses.
+        hosts: the host names to accept in Host headers, or None to accept any host name.
+        policy: the value of the Content-Security-Policy header in all responses.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Guard:
         self.headers = [*_HEADERS, (b"content-security-policy", policy.encode())]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handles a request as defined by the ASGI specification."""
+        """Processes a request according to the ASGI specification."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -69,7 +69,7 @@ class Guard:
         self.metrics.count(path, status, time.perf_counter() - began)
 
     def _refusal(self, version: str, headers: list[tuple[bytes, bytes]]) -> Response | None:
-        """Returns the response that rejects a request, or None if the request is accepted."""
+        """Returns a response that rejects the request, or None if the headers are acceptable."""
         hosts = sum(name == b"host" for name, _ in headers)
         if hosts > 1 or (hosts == 0 and version != "1.0"):  # RFC 9112, section 3.2
             return json_response({"error": "Send exactly one Host header."}, 400)

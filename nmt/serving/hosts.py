@@ -1,9 +1,9 @@
 """Checks the Host headers of requests, to prevent DNS rebinding attacks.
 
-In such an attack, a malicious web page is opened in a browser on this machine, and the page's host
-name is then resolved to 127.0.0.1. The browser then sends the page's later requests to the server
-on this machine, and the page can read the responses. The Host header of these requests still
-contains the page's host name.
+In a DNS rebinding attack, a browser on this machine opens a malicious web page, whose host name is
+then resolved to 127.0.0.1. From then on, the browser sends the page's requests to the server on
+this machine, and the page can read the responses. The server can detect the attack, because the
+Host header of these requests still contains the malicious page's host name.
 """
 
 import re
@@ -15,10 +15,10 @@ _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
 
 class Hosts:
-    """The host names that are accepted in a Host header. The header may also contain a port.
+    """The host names that a server accepts in Host headers. A port in the header is ignored.
 
     Args:
-        names: host names to accept in addition to localhost, 127.0.0.0/8 and [::1].
+        names: host names to accept in addition to localhost and loopback IP addresses.
     """
 
     def __init__(self, names: Collection[str] = ()):
@@ -31,9 +31,9 @@ class Hosts:
 
         Args:
             address: the IP address on which the server listens.
-            allowed: additional host names to accept; "*" accepts any name. If `allowed` is empty
-                and other machines can reach `address`, any name is accepted, because the server
-                does not know its own host names.
+            allowed: additional host names to accept, or "*" to accept any host name. If `allowed`
+                is empty and other machines can reach `address`, the server accepts any host name,
+                because it does not know its own host names.
         """
         is_checked = "*" not in allowed and (allowed or _is_loopback(address))
         return cls(allowed) if is_checked else None

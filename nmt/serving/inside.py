@@ -1,4 +1,4 @@
-"""Computes attention and token probabilities of translations; runs in the model process."""
+"""Computes attention weights and token probabilities of translations, in the model process."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def sees_inside(translator: Any) -> bool:
     """Returns whether a translator gives access to all internals of its model.
 
-    An exported model gives access only to the cross-attention of its last decoder layer.
+    An exported model gives access only to the cross-attention weights of its last decoder layer.
     """
     return not translator.is_exported
 
 
 @dataclass(frozen=True)
 class Details:
-    """Attention and token probabilities of a translation.
+    """The attention weights and token log-probabilities of a sentence's translation.
 
     All fields are empty if the sentence was translated in parts.
     """
@@ -45,10 +45,12 @@ def details(
     attention: bool,
     token_probabilities: bool,
 ) -> list[Details]:
-    """Computes the requested details of each translation, with additional forward passes.
+    """Computes the attention weights and token probabilities of each translation, if requested.
+
+    The computation requires additional forward passes.
 
     Raises:
-        ArgumentError: `token_probabilities` is set, but the model is an exported model.
+        ArgumentError: `token_probabilities` is True, but the model is an exported model.
     """
     if token_probabilities and not sees_inside(translator):
         raise ArgumentError(
@@ -77,7 +79,7 @@ def details(
 
 
 def microscope(translator: "Translator", name: str, arguments: dict[str, Any]) -> bytes:
-    """Calls a function of the page's microscope by name and returns its result as JSON."""
+    """Calls the microscope function with the given name and returns its result as JSON."""
     from nmt.serving.microscope import inspect, search_tree  # imports torch
     from nmt.serving.steps import steps
 
@@ -90,6 +92,6 @@ def microscope(translator: "Translator", name: str, arguments: dict[str, Any]) -
 
 
 def json_bytes(content: Any) -> bytes:
-    """Returns JSON in UTF-8, without escapes for non-ASCII text."""
+    """Encodes `content` as JSON in UTF-8, without escape sequences for non-ASCII characters."""
     written = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return written.encode(errors="replace")

@@ -44,7 +44,7 @@ _TAG = re.compile("<2([A-Za-z-]{2,12})>")  # matches a symbol that requests a ta
 
 
 class TranslateQuestion(BaseModel):
-    """Body of /translate; other fields, such as `api_key`, are ignored."""
+    """The body of a /translate request. Unknown fields, such as `api_key`, are ignored."""
 
     q: str | list[str]
     source: str = Field(description="language code, or auto")
@@ -54,7 +54,7 @@ class TranslateQuestion(BaseModel):
 
 
 class DetectQuestion(BaseModel):
-    """Body of /detect."""
+    """The body of a /detect request."""
 
     q: str | list[str]
 
@@ -64,8 +64,9 @@ def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str,
     """Returns the translation directions of a model.
 
     Returns:
-        A dictionary by source language. Each value maps each target language to the prefix that
-        its sources need: a symbol and a space, or "" for no prefix.
+        A dictionary that maps each source language to a dictionary of its target languages. The
+        inner dictionary maps each target language to the tag that every source sentence must begin
+        with. A tag is a symbol and a space, such as "<2de> ", or "" if no symbol is needed.
     """
     tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
     if len(tags) < 2:
@@ -74,7 +75,7 @@ def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str,
 
 
 def directions(request: Request) -> dict[str, dict[str, str]]:
-    """Returns the translation directions of the served model, see `_directions`."""
+    """Returns the translation directions of the served model, in the format of `_directions`."""
     model = batcher_of(request).model
     data = model.config.data
     return _directions(data.source_language, data.target_language, tuple(model.tokenizer.symbols))
@@ -133,14 +134,14 @@ async def translate(request: Request) -> Response:
 
 
 def _same(code: str, known: Iterable[str]) -> str | None:
-    """Returns the code in `known` that equals `code`, ignoring case, or None."""
+    """Returns the first code in `known` that equals `code` if case is ignored, otherwise None."""
     return next((each for each in known if each.lower() == code.lower()), None)
 
 
 async def _around_tags(
     request: Request, texts: list[str], options: SearchOptions, language: str
 ) -> list[list[str]]:
-    """Translates HTML texts; returns the translations of each text, with HTML tags, best first."""
+    """Translates HTML texts and keeps their tags. Returns each text's translations, best first."""
     tokenizer = batcher_of(request).model.tokenizer
     documents = await aside(request, _documents, texts, tokenizer, language)
     sentences = [sentence for each in documents for sentence in each.sentences]
@@ -182,7 +183,7 @@ async def languages(request: Request) -> Response:
 
 @router.post("/detect", openapi_extra=described(DetectQuestion, form=True))
 async def detect(request: Request) -> Response:
-    """Returns the model's source language with confidence 0; does not detect languages."""
+    """Returns the model's source language with confidence 0, because no language is detected."""
     question = await parsed(request, DetectQuestion, form=True)
     check_texts(request, *([question.q] if isinstance(question.q, str) else question.q))
     return json_response([_detected(next(iter(directions(request))))])
@@ -216,5 +217,5 @@ def _detected(code: str) -> dict[str, Any]:
 
 
 def language_name(code: str) -> str:
-    """Returns the English name of a language, or its code if the name is unknown."""
+    """Returns the English name of a language, or the language code if the name is unknown."""
     return _NAMES.get(code.split("_")[0].split("-")[0].lower(), code)

@@ -1,4 +1,4 @@
-"""Metrics of the server for Prometheus."""
+"""Provides the server's metrics for Prometheus."""
 
 from collections.abc import Iterator
 
@@ -27,12 +27,15 @@ class Metrics:
         )  # fmt: skip
 
     def count(self, path: str, status: int, seconds: float) -> None:
-        """Counts a request. `path` must be the path of a route, to limit the number of labels."""
+        """Records the status and the duration of a request.
+
+        `path` must be the path of a route or "other", so that there are few distinct label values.
+        """
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the batcher's current metrics."""
+        """Yields the current values of the batcher's metrics."""
         batcher = self._batcher
         yield GaugeMetricFamily(
             "nmt_ready", "1 if requests are accepted, else 0", value=float(batcher.is_ready)

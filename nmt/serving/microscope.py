@@ -1,4 +1,4 @@
-"""Computes the data for the page's microscope: tokens, attention and beam search of a sentence."""
+"""Computes the tokens, attention weights and beam search that the page's microscope shows."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
 _MAX_WEIGHTS = 1_500_000  # 10 MB of JSON, or 100 tokens per side with the paper's base model
-_DIGITS = 3  # decimal places of weights; the page rounds to 0.1%
+_DIGITS = 3  # decimal places of weights, which the page rounds to 0.1%
 _LIKELIEST = 5  # number of likely tokens listed per target position
 
 JSON = dict[str, Any]
@@ -32,22 +32,25 @@ AttentionKind = Literal["encoder", "decoder", "cross"]
 def inspect(
     translator: Translator, text: str, target: str | None = None, kind: AttentionKind | None = None
 ) -> JSON:
-    """Returns the tokens of a sentence and its translation, with attention weights.
+    """Returns the tokens of a sentence and of its translation, with the attention weights.
 
     Args:
         text: one sentence.
-        target: the translation of `text`, or None for the model's own translation. A given target
-            is tokenized like training text.
+        target: the translation of `text`, which is tokenized like training text, or None to use
+            the model's own translation.
         kind: the kind of attention to return, or None for all three kinds.
 
     Returns:
-        * `source` and `target`: the normalized text and its tokens, including EOS. Each token has
-          its id, its piece, its UTF-8 bytes, and the characters that it adds to the text. If
-          several tokens spell one character, the last token adds the character. A target token
-          also has its log-probability and the `likeliest` tokens at its position.
+        An object with these keys:
+
+        * `source` and `target`: objects with the normalized text and its tokens, including EOS.
+          Each token has its id, its piece, its UTF-8 bytes, and the characters that it adds to the
+          text. If several tokens spell one character, the last of them adds this character. Each
+          target token also has its log-probability and the most likely tokens at its position.
         * `read`: the decoder's input pieces, which are the keys of the decoder's self-attention.
-        * `attention`: for each kind, the weights, indexed [layer][head][query][key] and rounded to
-          3 decimal places (see `nmt.evaluation.attention_maps.AttentionMaps`).
+        * `attention`: an object that contains the attention weights of each kind, indexed as
+          [layer][head][query][key]. The weights are rounded to 3 decimal places. See
+          `nmt.evaluation.attention_maps.AttentionMaps`.
 
     Raises:
         ArgumentError: `text` is empty, or `text` or `target` is too long.
@@ -78,10 +81,11 @@ def sentence_ids(translator: Translator, name: str, text: str) -> list[int]:
     """Returns the token ids of a text, without EOS.
 
     Args:
-        name: the argument that contains the text: "text" for the source, or "target".
+        name: the name of the argument that contains `text`. The name is "text" for a source
+            sentence, and "target" or "prefix" for a translation.
 
     Raises:
-        ArgumentError: the text is too long, or the text is empty and `name` is "text".
+        ArgumentError: `text` is too long, or `text` is a source sentence without tokens.
     """
     tokenizer = translator.tokenizer
     ids = tokenizer.encode(text) if name == "text" else tokenizer.encode_targets([text])[0]
@@ -172,29 +176,35 @@ def search_tree(
     length_penalty: float | None = None,
     prefix: str = "",
 ) -> JSON:
-    """Returns the hypotheses that beam search compares for a sentence.
+    """Returns all hypotheses that beam search compares when it translates a sentence.
 
-    The search continues until no live hypothesis can score higher than the `beam` best finished
+    The search continues until no live hypothesis can become one of the `beam` best finished
     hypotheses. The best hypothesis is the translation that `Translator` returns.
 
     Args:
         text: one sentence of at most `translator.max_part` tokens.
-        beam, length_penalty: search options; None for the values in the model's configuration.
-        prefix: prefix of the translation.
+        beam, length_penalty: options of beam search, or None for the values in the model's
+            configuration.
+        prefix: text with which the translation must begin.
 
     Returns:
-        * `beam` and `length_penalty`: the values used.
-        * `steps`: the candidates of each step, most likely first. Each candidate has the index of
-          its `parent` in the previous step (None in the first step), its piece, its log-probability
-          and its state: `live` if the candidate was continued, `pruned` if it was discarded, or
-          `finished` if it ended with EOS.
-        * `finished`: the finished hypotheses, best first, each with the `step` and `index` of its
-          EOS, its number of tokens, its log-probability, its score and its text.
-        * `best`: the text, score and log-probability of the translation, and `finished`, which is
-          false if the translation was truncated at the maximum length.
+        An object with these keys:
+
+        * `beam` and `length_penalty`: the options with which the search was run.
+        * `steps`: a list of the candidates of each search step, most likely first. Each candidate
+          is an object with its `piece`, its `log_probability`, its `parent` and its `state`. The
+          `parent` is the index of a candidate of the previous step, or None in the first step. The
+          `state` is "live" if the candidate was continued, "pruned" if it was discarded, or
+          "finished" if it ended with EOS.
+        * `finished`: a list of the finished hypotheses, best first. Each hypothesis is an object
+          with the `step` and the `index` of its EOS, its `length` in tokens, its `log_probability`,
+          its `score` and its `text`.
+        * `best`: an object with the `text`, the `score` and the `log_probability` of the
+          translation. The value of its key `finished` is false if the translation was truncated at
+          the maximum length.
 
     Raises:
-        ArgumentError: the text is empty or too long, or the prefix or an option is invalid.
+        ArgumentError: `text` is empty or too long, or another argument is invalid.
         NoModelError: the model's scores are not finite.
     """
     tokens = sentence_ids(translator, "text", text)
@@ -220,7 +230,7 @@ def search_tree(
 
 
 class _Tree:
-    """Records the candidates in each step of one sentence's search."""
+    """Records the candidates of every step of the beam search for one sentence."""
 
     def __init__(self, tokenizer: Tokenizer, beam: int, alpha: float):
         self.tokenizer, self.beam, self.alpha = tokenizer, beam, alpha
@@ -232,7 +242,10 @@ class _Tree:
     def add(
         self, values: NDArray[np.float32], parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> None:
-        """Adds a step's candidates, in arrays of shape (1, 2 W), and classifies them."""
+        """Adds the candidates of a search step and determines the state of each candidate.
+
+        The arrays have the shape (1, 2 W), where W is the beam size.
+        """
         step: list[JSON] = []
         live: list[tuple[int | None, list[int]]] = []
         each = zip(values[0].tolist(), parents[0].tolist(), tokens[0].tolist(), strict=True)

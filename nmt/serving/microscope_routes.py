@@ -1,4 +1,4 @@
-"""Implements the API of the page's microscope, which shows how one sentence is translated.
+"""Implements the API of the web page's microscope, which shows how one sentence is translated.
 
 Responses are long, so they are serialized to JSON in the model process, not in the event loop.
 """
@@ -25,7 +25,7 @@ router = APIRouter(prefix="/api")
 
 
 class InspectQuestion(Question):
-    """Body of /api/inspect."""
+    """The body of an /api/inspect request."""
 
     text: str = Field(description="one sentence")
     target: str | None = Field(None, description="translation of the text (default: the model's)")
@@ -35,7 +35,7 @@ class InspectQuestion(Question):
 
 
 class SearchQuestion(Question):
-    """Body of /api/search."""
+    """The body of an /api/search request."""
 
     text: str = Field(description="one sentence")
     beam: Annotated[int, Field(ge=1)] | None = Field(None, description="beam size")
@@ -44,7 +44,7 @@ class SearchQuestion(Question):
 
 
 class StepsQuestion(Question):
-    """Body of /api/steps."""
+    """The body of an /api/steps request."""
 
     text: str = Field(description="one sentence")
     target: str = Field(description="translation of the text")
@@ -56,7 +56,7 @@ class StepsQuestion(Question):
 
 @router.post("/inspect", openapi_extra=described(InspectQuestion))
 async def inspected(request: Request) -> Response:
-    """Returns the tokens of a sentence and its translation, with attention weights."""
+    """Returns the tokens of a sentence and of its translation, with the attention weights."""
     question = await parsed(request, InspectQuestion)
     check_texts(request, question.text, question.target or "")
     return await _answer(request, "inspect", question)
@@ -64,7 +64,7 @@ async def inspected(request: Request) -> Response:
 
 @router.post("/search", openapi_extra=described(SearchQuestion))
 async def searched(request: Request) -> Response:
-    """Returns every hypothesis that beam search compares for a sentence."""
+    """Returns all hypotheses that beam search compares when it translates a sentence."""
     question = await parsed(request, SearchQuestion)
     check_texts(request, question.text, question.prefix)
     at_most("beam", question.beam or 1, limits_of(request).beam)
@@ -73,7 +73,7 @@ async def searched(request: Request) -> Response:
 
 @router.post("/steps", openapi_extra=described(StepsQuestion))
 async def stepped(request: Request) -> Response:
-    """Returns the intermediate results for one token, in one layer and head."""
+    """Returns the intermediate results of a forward pass for one token, one layer and one head."""
     question = await parsed(request, StepsQuestion)
     check_texts(request, question.text, question.target)
     return await _answer(request, "steps", question)

@@ -1,7 +1,7 @@
-"""Runs a model in a separate process, so that translation does not delay other clients.
+"""Runs a model in a separate process, so that translation does not block the server.
 
-In a single process, the model and the event loop would slow each other down, because Python runs
-only one thread at a time.
+If the model and the event loop ran in the same process, they would slow each other down, because
+Python runs only one thread at a time.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ Load = Callable[[], Translates | None]  # returns None if the process is not nee
 
 _LOOK_S = 0.1  # seconds between checks whether a batch is still wanted
 _GIVE_UP = None  # sent instead of a call, to abandon the current call
-_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # translated to warm up the model; digits suit all languages
+_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # translated to warm up the model; digits work in all languages
 
 
 class AbandonedError(Exception):
-    """Raised if the current batch is no longer wanted."""
+    """Raised if the current batch was abandoned because no client waits for its translations."""
 
 
 class EndedError(InputError):
-    """Raised if the process has ended; its current work is lost."""
+    """Raised if the model process has exited, so that its current work is lost."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,15 +45,15 @@ class EndedError(InputError):
 
 
 class FailedError(Exception):
-    """Raised for an internal error in the process.
+    """Raised if an internal error occurs in the model process.
 
-    The message names the place in the code and does not quote a client's text.
+    The error message states the location in the code and does not quote a client's text.
     """
 
 
 @dataclass(frozen=True)
 class Model:
-    """The description of a model, which its process sends to the server."""
+    """A description of the loaded model, which the model process sends to the server."""
 
     config: Config
     tokenizer: Tokenizer
@@ -71,10 +71,11 @@ class Model:
 
 
 class ModelProcess:
-    """A process that contains a translator and executes one call at a time.
+    """A process that loads a translator and executes one call at a time.
 
     Args:
-        load: a function that returns the translator; it is pickled and called in the process.
+        load: a function that returns the translator. The function is pickled and is called in the
+            model process.
     """
 
     def __init__(self, load: Load):
@@ -86,27 +87,27 @@ class ModelProcess:
         """Starts the process and waits until its model is loaded and warmed up.
 
         Returns:
-            The model's description, or None if `load` returned None. The process ends in the
-            latter case, because it is not needed.
+            A description of the model, or None if `load` returned None. If `load` returns None,
+            the process is not needed and exits.
 
         Raises:
-            InputError: raised by `load`.
+            InputError: `load` raised this error.
             FailedError, EndedError: see `call`.
         """
         start_deaf(self._process)
-        self._theirs.close()  # so that reading fails when the process ends
+        self._theirs.close()  # so that reading fails when the process exits
         return self._answer()
 
     def call(self, function: Callable[..., Any], *arguments: Any, sharing: int = 1) -> Any:
-        """Returns `function(translator, *arguments)`, computed in the process.
+        """Calls `function(translator, *arguments)` in the model process and returns the result.
 
         Args:
-            function: a module-level function; the function and its arguments are pickled.
-            sharing: number of processes that share the CPU cores.
+            function: a module-level function. The function and its arguments are pickled.
+            sharing: number of model processes among which the CPU cores are divided.
 
         Raises:
-            InputError: raised by the function.
-            FailedError: the function raised any other exception.
+            InputError: `function` raised this error.
+            FailedError: `function` raised an exception that is not an InputError.
             EndedError: the process was killed, or `end` was called.
         """
         self._send((function, arguments, sharing, False))
@@ -121,10 +122,11 @@ class ModelProcess:
         is_wanted: Callable[[], bool],
         sharing: int = 1,
     ) -> list[list[Translation]]:
-        """Returns the result of `Translator.n_best`, computed in the process.
+        """Calls `Translator.n_best` in the model process and returns the result.
 
         Args:
-            is_wanted: called at short intervals; if it returns False, the call is abandoned.
+            is_wanted: called at short intervals. If the function returns False, the translation is
+                abandoned.
 
         Raises:
             AbandonedError: `is_wanted` returned False.
@@ -138,13 +140,16 @@ class ModelProcess:
         return self._answer()
 
     def end(self) -> None:
-        """Kills the process. May be called repeatedly and from any thread."""
+        """Kills the process. This method may be called repeatedly and from any thread."""
         with contextlib.suppress(ValueError):  # the process object is closed
             if self._process.pid is not None:
                 self._process.kill()
 
     def close(self) -> None:
-        """Kills the process and frees its resources. Must be called by the thread that uses it."""
+        """Kills the process and frees its resources.
+
+        Only the thread that uses this object may call this method.
+        """
         self.end()
         if self._process.pid is not None:
             self._process.join()
@@ -154,7 +159,7 @@ class ModelProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended; valid only between two calls."""
+        """Whether the process has exited. The value is meaningless while a call is in progress."""
         return self._connection.poll()
 
     def _send(self, job: Any) -> None:
@@ -185,7 +190,7 @@ def _n_best(
 
 
 def _serve(calls: Connection, load: Load) -> None:
-    """Executes the server's calls until the server ends; runs in the model process."""
+    """Executes the server's calls in the model process until the server exits."""
     end_with_parent()
     need_no_temporary_directory()
     keep_freed_memory()
@@ -224,7 +229,10 @@ def _warm(translator: Translates) -> Model:
 
 
 def _go_on(calls: Connection, _: int) -> None:
-    """Raises AbandonedError if the server has abandoned the call; used as a progress callback."""
+    """Raises AbandonedError if the server has abandoned the call.
+
+    `Translator.n_best` calls this function as its progress callback.
+    """
     if calls.poll():
         calls.recv()
         raise AbandonedError
@@ -248,7 +256,10 @@ def _set_threads(translator: Translates, number: int) -> None:
 
 
 def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, Any]:
-    """Calls a function; returns the result, the error and the error's context, all picklable."""
+    """Calls a function and returns its result, its error and the context of the error.
+
+    All returned values can be pickled.
+    """
     try:
         return function(*arguments), None, None
     except (InputError, AbandonedError) as error:

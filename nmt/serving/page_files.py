@@ -1,4 +1,4 @@
-"""Bundles the page's files, so that the page shows a translation after two round trips."""
+"""Bundles the web page's files, so that the page shows a translation after two round trips."""
 
 import base64
 import hashlib
@@ -15,12 +15,12 @@ _DYNAMIC = re.compile(r'import\("\./(\w+)\.js"\)')
 
 @dataclass(frozen=True)
 class PageFiles:
-    """The files of the page and its Content-Security-Policy.
+    """The files and the Content-Security-Policy of the web page.
 
     Attributes:
-        files: maps each path to the content and the media type of the file.
-        policy: the Content-Security-Policy, which allows the styles and the script in index.html
-            and nothing from other hosts.
+        files: a dictionary that maps each URL path to a file's content and media type.
+        policy: the value of the Content-Security-Policy header. The policy allows the styles and
+            the script in index.html, but nothing from other hosts.
     """
 
     files: dict[str, tuple[bytes, str]]
@@ -30,8 +30,8 @@ class PageFiles:
     def read(cls) -> "PageFiles":
         """Reads the source files, inlines styles and scripts in index.html, and bundles modules.
 
-        A dynamically imported module becomes a separate file, together with the modules that it
-        imports and that index.html does not contain.
+        Each dynamically imported module becomes a separate file. This file also contains the
+        modules that the dynamically imported module imports, unless index.html contains them.
         """
         sources = {
             entry.name: entry.read_text("utf-8")
@@ -70,5 +70,5 @@ class PageFiles:
 
 
 def _hash(content: str) -> str:
-    """Returns the policy's source expression that allows an inline script or style."""
+    """Returns the Content-Security-Policy source expression for an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

@@ -1,8 +1,8 @@
-"""Adds time limits for slow clients to uvicorn's connections.
+"""Adds limits on time, on size and on the number of connections to uvicorn's HTTP protocol.
 
-uvicorn limits how long a connection may be idle between requests. This module also limits the time
-until a request is complete, the size of its headers, the time that a client may take to read a
-response, and the number of connections.
+By itself, uvicorn limits only how long a connection may be idle between requests. This module also
+limits the time until a request is complete, the size of a request's headers, the time that a client
+may take to read a response, and the number of open connections.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from nmt.serving.limits import Limits
 _HEAD_BYTES = 65_536
 _AHEAD = 64  # maximum number of unanswered pipelined requests
 _DROPPED = 16  # a connection is aborted after this multiple of the maximum body size
-_LATER = 1.5  # the time limits are this multiple of the application's limits
+_LATER = 1.5  # time limits, as a multiple of the application's time limits
 _UPGRADE = re.compile(rb"^upgrade:", re.IGNORECASE | re.MULTILINE)
 
 
 class Connection(HttpToolsProtocol):
-    """A connection to a client, with limits on time and size (see `of`)."""
+    """A connection to a client, with limits on time and size."""
 
     limits: ClassVar[Limits]
 
     @classmethod
     def of(cls, limits: Limits) -> "type[Connection]":
-        """Returns a subclass with the given limits."""
+        """Returns a subclass of this class that enforces the given limits."""
         return type("Connection", (cls,), {"limits": limits})
 
     def connection_made(self, transport: Any) -> None:
@@ -50,8 +50,9 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol.
 
-        After the application has rejected a request, the rest of the request is discarded, up to a
-        maximum size, so that the client can receive the response.
+        After the application has rejected a request, the rest of the request is received and
+        discarded, so that the client can read the response. If the rest of the request exceeds a
+        maximum size, the connection is aborted.
         """
         self._size += len(data)
         if self._size > self.limits.body_bytes * _DROPPED:
@@ -72,7 +73,7 @@ class Connection(HttpToolsProtocol):
         self._relax("request")  # cancels the deadline for the first byte
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """See HttpToolsProtocol; ignores trailers, which follow the body."""
+        """See HttpToolsProtocol. Ignores trailers, which are header fields after the body."""
         if not self._has_head:
             super().on_header(name, value)
 
@@ -92,7 +93,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol. Called when the client does not read its response."""
+        """See asyncio.Protocol. Called when the client reads its response too slowly."""
         super().pause_writing()
         self._expect("reading")
 
@@ -113,7 +114,7 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def send_400_response(self, msg: str) -> None:
-        """See HttpToolsProtocol. The body of the response is JSON, as for all other errors."""
+        """See HttpToolsProtocol. The response body is JSON, as in all other error responses."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = json.dumps({"error": msg}).encode()
             head = (
@@ -125,10 +126,10 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def _expect(self, what: str) -> None:
-        """Sets a deadline for `what`, after which the connection is aborted.
+        """Sets a deadline for the event `what`, after which the connection is aborted.
 
-        An existing deadline for `what` is not extended. The application has a shorter time limit,
-        after which it rejects a slow request with status 408.
+        If there already is a deadline for this event, it remains unchanged. The application has a
+        shorter time limit, after which it rejects a slow request with status 408.
         """
         if what not in self._deadlines:
             self._deadlines[what] = self.loop.call_later(
@@ -143,7 +144,7 @@ class Connection(HttpToolsProtocol):
 def _without_upgrade(data: bytes) -> bytes:
     """Renames an Upgrade header, because httptools does not read the body of an upgrade request.
 
-    Java's HttpClient sends an Upgrade header with its first request, to offer HTTP/2.
+    For example, Java's HttpClient sends an Upgrade header in its first request to offer HTTP/2.
     """
     head, end, rest = data.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"x-upgrade:", head) + end + rest

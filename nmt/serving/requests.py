@@ -1,6 +1,7 @@
-"""Parses and checks requests and creates responses, for all routes.
+"""Provides functions with which all routes parse and check requests and create responses.
 
-To reject a request, functions raise HTTPException, which becomes the response {"error": ...}.
+To reject a request, a function raises HTTPException, which is converted to a JSON response with the
+key `error`.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ _FORM_FIELDS = 300
 _CLOSE = {"Connection": "close"}
 _JSON = "application/json"
 _WITH_CURL = f"With curl, add -H 'Content-Type: {_JSON}'."
-_EXPECTED = {  # by type of pydantic's error
+_EXPECTED = {  # by pydantic's error type
     "string_type": "a string",
     "list_type": "a list",
     "dict_type": "an object",
@@ -42,12 +43,16 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def limits_of(request: Request) -> Limits:
-    """Returns the limits of this server."""
+    """Returns this server's limits on requests."""
     return request.app.state.limits
 
 
 def batcher_of(request: Request) -> Batcher:
-    """Returns the batcher; raises HTTPException 503 unless the model is loaded and running."""
+    """Returns the batcher if it accepts requests.
+
+    Raises:
+        HTTPException: the batcher does not accept requests (status 503).
+    """
     batcher = living_batcher_of(request)
     if not batcher.is_ready:
         message = "The model is loading." if batcher.model is None else "The server is stopping."
@@ -59,7 +64,7 @@ def living_batcher_of(request: Request) -> Batcher:
     """Returns the batcher, even while the model is still loading.
 
     Raises:
-        HTTPException: all model processes have ended (503).
+        HTTPException: all model processes have exited (status 503).
     """
     batcher: Batcher = request.app.state.batcher
     if batcher.has_died:
@@ -72,13 +77,13 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
     """Parses and validates the body of a request.
 
     Args:
-        model: the Pydantic class of the result.
-        form: whether an HTML form is also accepted. The form may be in the body or, as some
-            LibreTranslate clients send it, in the query string.
+        model: the Pydantic class that the body is converted to.
+        form: whether an HTML form is accepted in addition to JSON. The form may be in the body or
+            in the query string, which some LibreTranslate clients use.
 
     Raises:
-        HTTPException: the body is invalid (400), incomplete after the time limit (408), too large
-            (413) or of an unsupported type (415).
+        HTTPException: the body is invalid (status 400), incomplete after the time limit (408), too
+            large (413) or of an unsupported type (415).
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = request.scope["query_string"] if form else b""
@@ -95,7 +100,7 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
 
 
 async def _body(request: Request) -> bytes:
-    """Reads the body; enforces the limits on size and time, whatever the headers state."""
+    """Reads the request body and enforces the limits on its size and its arrival time."""
     limits, chunks, size = limits_of(request), [], 0
     too_large = HTTPException(
         413, f"The request body exceeds {limits.body_bytes:,} bytes. Send less text."
@@ -147,7 +152,7 @@ def _form(query: bytes, body: bytes) -> dict[str, Any]:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Parses the fields of a form; repeated fields become a list."""
+    """Parses an HTML form into a dictionary. The values of a repeated field become a list."""
     found = parse_qs(
         body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_FORM_FIELDS
     )
@@ -155,10 +160,10 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 
 def _problems(error: ValidationError, fields: list[str]) -> str:
-    """Describes up to three problems in one line, which does not quote the client's text.
+    """Describes up to three validation errors in one line, without quoting any field's value.
 
     Args:
-        fields: the names of the fields that the call supports.
+        fields: the names of the fields that the API call supports.
     """
     errors = error.errors(include_input=False, include_url=False)
     return " ".join([*dict.fromkeys(_problem(each, fields) for each in errors)][:3])
@@ -184,10 +189,11 @@ def _problem(error: Any, fields: list[str]) -> str:
 
 
 def check_texts(request: Request, *texts: str, number: int | None = None) -> None:
-    """Raises HTTPException 400 if there are too many texts, or too many characters in total.
+    """Raises HTTPException with status 400 if there are too many texts or too many characters.
 
     Args:
-        number: number of texts to translate, if `texts` also contains other texts.
+        texts: all texts in the request.
+        number: the number of texts to translate, or None if all texts are to be translated.
     """
     limits = limits_of(request)
     if (number or len(texts)) > limits.texts:
@@ -197,10 +203,11 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
 
 
 async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
-    """Waits for a result; cancels the work if the client disconnects or the time limit passes.
+    """Waits for the result of a future. Cancels the future if this function raises an exception.
 
     Raises:
-        HTTPException: status 503 after `answer_s` seconds.
+        HTTPException: there is no result after `answer_s` seconds (status 503), or the client has
+            disconnected (499).
     """
     limits, loop = limits_of(request), asyncio.get_running_loop()
     deadline = loop.time() + limits.answer_s
@@ -217,10 +224,10 @@ async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
 
 
 async def aside(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a slow function in a thread, so that the event loop is not blocked.
+    """Calls a slow function in a thread, so that the function does not block the event loop.
 
     Raises:
-        HTTPException: status 503 after `answer_s` seconds.
+        HTTPException: see `answer`.
     """
     work = asyncio.to_thread(function, *arguments)
     return await answer(request, asyncio.ensure_future(work))

@@ -1,4 +1,4 @@
-"""Implements nmt's own API: translations with scores, sentences, attention and probabilities."""
+"""Implements nmt's own API, which returns translations with scores and other details."""
 
 from operator import methodcaller
 from typing import Annotated, Any, Self
@@ -33,13 +33,13 @@ _ENGLISH = "The old man who lives here reads a good book."  # for a model withou
 
 
 class Question(BaseModel):
-    """Base class of request bodies; rejects unknown fields and values of the wrong type."""
+    """The base class of request bodies, which rejects unknown fields and incorrect types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class TranslateQuestion(Question):
-    """Body of /api/translate, with either `text` or `texts`."""
+    """The body of an /api/translate request, which contains either `text` or `texts`."""
 
     text: str | None = None
     texts: list[str] | None = None
@@ -62,7 +62,7 @@ class TranslateQuestion(Question):
 
 
 class NextTokensQuestion(Question):
-    """Body of /api/next_tokens."""
+    """The body of an /api/next_tokens request."""
 
     text: str
     prefix: str = Field("", description="the translation so far")
@@ -70,14 +70,14 @@ class NextTokensQuestion(Question):
 
 
 class AlternativesQuestion(NextTokensQuestion):
-    """Body of /api/alternatives."""
+    """The body of an /api/alternatives request."""
 
     target: str = Field("", description="the current translation")
 
 
 @router.get("/model")
 async def model(request: Request) -> Response:
-    """Describes the model (languages, size, data, BLEU, examples) and the server's limits."""
+    """Returns a description of the model, and the maximum number of characters per request."""
     state = request.app.state
     source, targets = next(iter(directions(request).items()))
     target = next(iter(targets))
@@ -97,7 +97,10 @@ async def model(request: Request) -> Response:
 
 
 async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
-    """Returns the page's opening text with its translation, or None if it has no translation."""
+    """Returns the text that the web page shows when it is opened, with its translation.
+
+    Returns None if `text` is None or cannot be translated.
+    """
     if text is None:
         return None
     question = TranslateQuestion.model_validate({"text": text, "document": True})
@@ -110,7 +113,7 @@ async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
 
 @router.post("/translate", openapi_extra=described(TranslateQuestion))
 async def translate(request: Request) -> Response:
-    """Translates one or more texts; returns each translation and its sentences."""
+    """Translates one or more texts. Returns each translation with details of its sentences."""
     question = await parsed(request, TranslateQuestion)
     return json_response({"translations": await _translations(request, question)})
 
@@ -156,7 +159,7 @@ async def next_tokens(request: Request) -> Response:
 
 @router.post("/alternatives", openapi_extra=described(AlternativesQuestion))
 async def alternatives(request: Request) -> Response:
-    """Returns the most likely words after a prefix of a sentence's translation."""
+    """Returns the most likely words that can follow a prefix of a sentence's translation."""
     question = await parsed(request, AlternativesQuestion)
     check_texts(request, question.text, question.prefix, question.target)
     at_most("k", question.k, limits_of(request).alternatives)
@@ -166,7 +169,7 @@ async def alternatives(request: Request) -> Response:
 
 
 def at_most(name: str, value: int, limit: int) -> None:
-    """Raises HTTPException 400 if a number exceeds a limit of this server."""
+    """Raises HTTPException with status 400 if the value of a field exceeds this server's limit."""
     if value > limit:
         raise HTTPException(400, f"{name} must be at most {limit} on this server.")
 
@@ -177,7 +180,7 @@ async def _details(
     found: list[TranslatedText],
     question: TranslateQuestion,
 ) -> list[list[Details]]:
-    """Returns the requested attention and probabilities for each sentence in each text."""
+    """Returns the requested attention weights and token probabilities for all sentences."""
     each = [
         (text[slice(*sentence.source)], sentence.translations[0])
         for text, whole in zip(texts, found, strict=True)
@@ -193,7 +196,7 @@ async def _details(
 def _described(
     text: str, found: TranslatedText, more: list[Details], question: TranslateQuestion
 ) -> dict[str, Any]:
-    """Returns a translation as a JSON object."""
+    """Returns the translation of a text as a JSON object."""
     sentences: list[dict[str, Any]] = [
         {
             "source": list(sentence.source),

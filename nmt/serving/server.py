@@ -1,4 +1,4 @@
-"""Runs `nmt serve`: opens a socket, runs uvicorn, and answers accepted requests before stopping."""
+"""Implements `nmt serve`, which runs uvicorn and answers all accepted requests before it exits."""
 
 import gc
 import os
@@ -41,19 +41,19 @@ def run_serve(
     note: Note,
     allow_host: Sequence[str] = (),
 ) -> None:
-    """Serves HTTP requests until a signal arrives, then answers the requests already accepted.
+    """Serves HTTP requests until a stop signal arrives, then answers all accepted requests.
 
     Args:
-        loads: functions that load the model, one per model process. Loading starts when the socket
-            is open.
-        port: the TCP port, or 0 for any free port; `note` is called with the chosen port.
+        loads: functions that load the model, one per model process. The functions are called after
+            the socket has been opened.
+        port: the TCP port, or 0 for any free port. A message to `note` contains the actual port.
         note: called with each user-facing message.
-        allow_host: additional host names to accept, see `Hosts.of`.
+        allow_host: additional host names to accept (see `Hosts.of`).
 
     Raises:
         ArgumentError: the address does not exist or is in use.
-        InputError: raised by a function in `loads`.
-        Stopped: the server was stopped by a signal.
+        InputError: a function in `loads` raised this error.
+        Stopped: a signal stopped the server.
     """
     listener = _listener(host, port)
     stopped: list[int] = []
@@ -71,7 +71,7 @@ def run_serve(
     server = Server(configuration(app, limits))
 
     def stop(number: int, _: FrameType | None) -> None:
-        if stopped:  # a second signal; model processes end with their parent
+        if stopped:  # a second signal; model processes exit with their parent
             os._exit(130 if number == signal.SIGINT else 143)
         server.should_exit = True
         stopped.append(number)
@@ -93,7 +93,7 @@ def run_serve(
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; raises ArgumentError if the address is unavailable."""
+    """Returns a listening socket. Raises ArgumentError if the address is unavailable."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
@@ -116,7 +116,7 @@ def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
         http=Connection.of(limits),
         ws="none",
         lifespan="on",
-        log_config=None,  # it would log requests
+        log_config=None,  # uvicorn would log requests
         log_level="critical",
         access_log=False,
         server_header=False,

@@ -48,30 +48,32 @@ def steps(
     layer: int = 0,
     head: int = 0,
 ) -> JSON:
-    """Returns the intermediate results for one token of a sentence pair, in one layer and head.
+    """Returns the intermediate results of a forward pass for one token, one layer and one head.
 
-    In shapes, S is the number of keys, D is d_model, K is d_k, and V is d_v. Vectors are lists.
-    Scores and weights are those of the token's query for each key.
+    In tensor shapes, S is the number of keys, D is d_model, K is d_k, and V is d_v. Tensors are
+    returned as lists.
 
     Args:
         text: one sentence.
         target: the translation of `text`, which is tokenized like training text.
-        side: "source" for the encoder, "target" for the decoder.
-        token: index of a source token or, in the decoder, of the predicted target token. The input
-            of the decoder at this position is the preceding target token.
+        side: "source" for a token in the encoder, or "target" for a token in the decoder.
+        token: the index of a source token in the encoder, or the index of the predicted target
+            token in the decoder. At this index, the decoder's input is the preceding target token.
 
     Returns:
-        * `embedding`: the `id` and `piece` of the input token; its `row` in the embedding matrix,
-          (D); `scaled`, the row times sqrt(d_model); `position`, the encoding of the token's
-          position; `sum`, the sum of `scaled` and `position`, which is the input of the first
-          layer.
-        * `self`, `cross` (decoder only) and `feed_forward`: the sub-layers of the layer, see
-          `_attention`, `_feed_forward` and `_wrapped`.
-        * `hidden`: the output of the stack, (D).
-        * `output` (decoder only): see `_output`.
+        An object with these keys:
+
+        * `embedding`: the input token and its embedding (see `_embedding`).
+        * `self`: the results of the self-attention sub-layer (see `_attention`).
+        * `cross`: the results of the cross-attention sub-layer (see `_attention`), if `side` is
+          "target".
+        * `feed_forward`: the results of the feed-forward sub-layer (see `_feed_forward`).
+        * `hidden`: the output of the encoder or decoder, of shape (D).
+        * `output`: the logits and probabilities (see `_output`), if `side` is "target".
 
     Raises:
-        InputError: the model's layers differ from the paper's in a way that the page cannot show.
+        InputError: the page cannot show this model, because its layers differ from the paper's
+            layers.
         ArgumentError: `text` is empty, `text` or `target` is too long, or `token`, `layer` or
             `head` does not exist.
     """
@@ -129,6 +131,17 @@ def _recorded(layer: nn.Module) -> Iterator[_Seen]:
 
 
 def _embedding(translator: Translator, token: int, position: int) -> JSON:
+    """Returns the intermediate results of the embedding of an input token.
+
+    Returns:
+        An object with these keys. All vectors have the shape (D).
+
+        * `id` and `piece`: the id and the piece of the input token.
+        * `row`: the token's row of the embedding matrix.
+        * `scaled`: the token's row of the embedding matrix, times sqrt(d_model).
+        * `position`: the positional encoding of the token's position.
+        * `sum`: the sum of `scaled` and `position`, which is the input of the first layer.
+    """
     model = translator.transformer
     row = model.embedding[token]
     scaled = row * math.sqrt(model.d_model)
@@ -154,11 +167,17 @@ def _attention(
     """Returns the intermediate results of one head of an attention sub-layer.
 
     Returns:
-        `query` (K) of the token; `keys` (S, K); `scores` (S), the dot products of the query with
-        each key; `scaled` (S), the scores times 1 / sqrt(d_k); `allowed` (S), false where the mask
-        forbids attention; `weights` (S); `values` (S, V); `attended` (V), the weighted sum of the
-        values; `joined` (heads * V), the `attended` vectors of all heads; and the fields that
-        `_wrapped` returns.
+        The keys of the object that `_wrapped` returns, and these keys:
+
+        * `query`: the query vector of the token, of shape (K).
+        * `keys`: the key vectors, of shape (S, K).
+        * `scores`: the dot products of the query with each key, of shape (S).
+        * `scaled`: the scores divided by sqrt(d_k), of shape (S).
+        * `allowed`: for each key, whether the attention mask allows the query to attend to it.
+        * `weights`: the attention weights, of shape (S).
+        * `values`: the value vectors, of shape (S, V).
+        * `attended`: the sum of the values, weighted by the attention weights, of shape (V).
+        * `joined`: the concatenated `attended` vectors of all heads, of shape (heads * V).
     """
     (x, *more), output = seen[attention]
     if isinstance(attention, CrossAttention):
@@ -189,9 +208,11 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -
     """Returns the intermediate results of the feed-forward sub-layer.
 
     Returns:
-        `units`: the inner activations after ReLU, (d_ff); `active`: the number of positive units;
-            `strongest`: the indices of the units with the largest activations; and the fields that
-            `_wrapped` returns.
+        The keys of the object that `_wrapped` returns, and these keys:
+
+        * `units`: the activations of the inner layer after ReLU, of shape (d_ff).
+        * `active`: the number of units with a positive activation.
+        * `strongest`: the indices of the five units with the largest activations.
     """
     (x,), output = seen[layer.feed_forward]
     units = layer.feed_forward.units(x[0, token])
@@ -204,15 +225,19 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -
 
 
 def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSON:
-    """Returns the vectors of the residual connection and the normalization around a sub-layer.
+    """Returns the results of the residual connection and of the normalization around a sub-layer.
 
     Returns:
-        `before` (D), the input of the residual connection; `output` (D), the output of the
-        sub-layer; `sum` (D), the sum of `before` and `output`; `mean` and `deviation`, the mean and
-        the standard deviation of the normalization's input, which is `sum` in a post-norm layer and
-        `before` in a pre-norm layer; `standardized` (D), that input minus `mean`, divided by
-        `deviation`; `gain` and `bias` (D), the parameters of the normalization; `normalized` (D),
-        the output of the normalization, which is `standardized` times `gain` plus `bias`.
+        An object with these keys. All vectors have the shape (D).
+
+        * `before`: the input vector of the residual connection.
+        * `output`: the output vector of the sub-layer.
+        * `sum`: the sum of `before` and `output`.
+        * `mean` and `deviation`: the mean and the standard deviation of the normalization's input.
+          The input is `sum` in a post-norm layer, and `before` in a pre-norm layer.
+        * `standardized`: the normalization's input minus `mean`, divided by `deviation`.
+        * `gain` and `bias`: the parameter vectors of the normalization.
+        * `normalized`: the normalization's output (`standardized` times `gain` plus `bias`).
     """
     (x, _), _ = seen[residual]
     total = x + output
@@ -232,15 +257,20 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
 
 
 def _output(translator: Translator, hidden: Tensor, written: int) -> JSON:
-    """Returns the logits and probabilities for a hidden state (D) and the target token.
+    """Computes the logits and probabilities from a hidden state of shape (D).
 
     Returns:
-        `piece`, `logit` and `log_probability` of the target token; `likeliest`: the ten
-        most likely tokens that may be generated, each with `piece`, `logit` and `probability`;
-        `log_sum`: the logarithm of the sum of exp(logit) over the vocabulary;
-        `smoothing`: the epsilon of label smoothing in training; `vocabulary`: the vocabulary size
-        V; `target`: (1 - epsilon) + epsilon / V, the probability of the right token in the
-        label-smoothed target distribution.
+        An object with these keys:
+
+        * `piece`, `logit` and `log_probability`: the target token's piece, logit and
+          log-probability.
+        * `likeliest`: a list of the ten most likely tokens that may be generated, each with its
+          `piece`, its `logit` and its `probability`.
+        * `log_sum`: the logarithm of the sum of exp(logit) over the vocabulary.
+        * `smoothing`: the value of epsilon with which label smoothing is applied in training.
+        * `vocabulary`: the number of tokens in the vocabulary.
+        * `target`: the probability of the target token in the label-smoothed target distribution,
+          which is (1 - smoothing) + smoothing / vocabulary.
     """
     logits = translator.transformer.logits(hidden).float()
     logs = logits.log_softmax(-1)
@@ -267,5 +297,5 @@ def _output(translator: Translator, hidden: Tensor, written: int) -> JSON:
 
 
 def _list(tensor: Tensor) -> list[Any]:
-    """Returns the rounded values of a tensor as lists."""
+    """Rounds the values of a tensor and returns them as nested lists."""
     return np.round(tensor.double().cpu().numpy(), _DIGITS).tolist()

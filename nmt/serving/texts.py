@@ -18,12 +18,12 @@ _SHORT = 8  # texts of at most this number of characters are never cut
 
 
 def spans(text: str, language: str | None) -> list[Span]:
-    """Returns the span of each sentence. Line breaks end sentences; blank lines are left out.
+    """Returns the span of each sentence in a text.
 
-    For example, spans("One. Two.\\n\\nThree.", "en") returns [(0, 4), (5, 9), (11, 17)].
+    A sentence ends at a line break, even without a period. Blank lines are skipped.
 
     Args:
-        language: language of the text, or None to treat each line as one sentence.
+        language: the language of the text, or None to treat each line as one sentence.
     """
     found = []
     for line in _LINE.finditer(text):
@@ -37,9 +37,10 @@ def spans(text: str, language: str | None) -> list[Span]:
 
 
 def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
-    """Cuts a text into parts that fit the model, so that a long text does not block other requests.
+    """Cuts a text into parts that are short enough for the model.
 
-    The parts are those of `Cutter`, except that text without spaces is cut between characters.
+    The parts are queued separately, so that a long text does not block other requests. Unlike
+    `Cutter`, this function may cut between two characters if the text contains no spaces.
     """
     tag, rest = tokenizer.split_tag(text)
     short = len(text) <= max_part or len(rest) <= _SHORT
@@ -52,10 +53,13 @@ def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
 
 
 def joined(text: str, sources: Sequence[Span], targets: Sequence[str]) -> tuple[str, list[Span]]:
-    """Replaces sentences with their translations; returns the new text and each translation's span.
+    """Replaces the sentences of a text with their translations.
 
     If a translation is empty, the space that would separate the translation from the rest of its
-    line is left out.
+    line is omitted.
+
+    Returns:
+        The new text, and the span of each translation in the new text.
     """
     parts: list[str] = []
     found: list[Span] = []

@@ -1,4 +1,4 @@
-"""Translates the texts of a request sentence by sentence, through the batcher."""
+"""Translates the texts of a request sentence by sentence with the batcher."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +11,12 @@ from nmt.serving.model_process import Model
 from nmt.serving.requests import answer, aside, batcher_of
 from nmt.serving.texts import Span, joined, parts, spans
 
-_QUICKLY_CUT = 1000  # characters; tokenizing this many takes less than 0.5 ms
+_QUICKLY_CUT = 1000  # characters, which are tokenized in less than 0.5 ms
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence (or line) of a text, and its translations, best first."""
+    """A sentence or line of a text, with its translations, best first."""
 
     source: Span
     target: Span  # span of the best translation in the text's best translation
@@ -47,9 +47,10 @@ async def translated(
     """Translates texts sentence by sentence.
 
     Args:
-        language: language of the texts, or None to treat each line as one sentence.
-        prefix: the prefix of each text's translation.
-        tag: the symbol that is put before every sentence, such as "<2de> ", or "" for none.
+        language: the language of the texts, or None to treat each line as one sentence.
+        prefix: text with which the translation of each text must begin.
+        tag: the target-language symbol and space to put before every sentence, such as "<2de> ",
+            or "" for no symbol.
     """
     places = [spans(text, language) for text in texts]
     units = [
@@ -68,7 +69,7 @@ async def translated(
 async def n_best(
     request: Request, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
 ) -> list[list[Translation]]:
-    """Returns the n-best translations of each text. Long texts are translated in parts."""
+    """Returns the n best translations of each text. Long texts are translated in parts."""
     batcher = batcher_of(request)
     model = batcher.model
     cut = [[text] for text in texts]
@@ -95,7 +96,7 @@ def _cut(texts: Sequence[str], model: Model) -> list[list[str]]:
 
 
 def _whole(text: str, cut: list[str], found: list[list[Translation]]) -> list[Translation]:
-    """Joins the translations of a text's parts; adapts their alignments to the whole text."""
+    """Joins the translations of a text's parts and adapts their alignments to the whole text."""
     if len(cut) == 1:
         return found[0]
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
