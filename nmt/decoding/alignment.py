@@ -66,7 +66,7 @@ def word_of_each_token(
     A token that contains only white space is assigned to the preceding word.
 
     Args:
-        decode: converts token ids to text.
+        decode: a function that converts token ids to text.
         parts: the token ids of each part of the text.
         text: the whole text, which must equal the joined text of all parts except for white space.
         tag: the token ids of the target-language tag at the start of the text. Later parts of the

@@ -340,7 +340,7 @@ class _Beams:
         if self.beam == 1:
             ends[:, 1:] = False
         self._finish(ends, values, parents, n)
-        first = np.argsort(ends, axis=1, kind="stable")[:, : self.beam]  # <= W of 2 W end
+        first = np.argsort(ends, axis=1, kind="stable")[:, : self.beam]  # at most W of 2 W end
         self.live = np.take_along_axis(values, first, 1)
         self.parents = np.take_along_axis(parents, first, 1)
         self.tokens = np.take_along_axis(tokens, first, 1)

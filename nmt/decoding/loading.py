@@ -49,7 +49,7 @@ def load_models(
 def set_precision(
     transformer: Transformer, device: torch.device, precision: Precision | None
 ) -> None:
-    """Converts a model to `precision`; see `Translator.load`."""
+    """Converts a model to the given precision; see `Translator.load`."""
     if precision is not None and precision not in get_args(Precision):
         raise ArgumentError(
             "Unknown {precision} {}. Choose one of: {}.", precision, ", ".join(get_args(Precision))

@@ -132,8 +132,8 @@ def score_translations(
     Sources and targets are tokenized in the same way as the training data.
 
     Raises:
-        ArgumentError: the numbers of sources and targets differ, or a sentence has more than
-            `max_tokens(model)` tokens.
+        ArgumentError: the number of sources differs from the number of targets, or a sentence has
+            more than `max_tokens(model)` tokens.
         NoModelError: the model's scores are NaN.
     """
     if len(sources) != len(targets):

@@ -60,7 +60,7 @@ class Passage:
         self.sentences = [self.tag + sentence for sentence in sentences]
 
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
-        """Joins the n-best translations of the sentences into an n-best list, best first.
+        """Joins the n-best translations of the sentences into an n-best list for the passage.
 
         In the word alignments, words are numbered from the start of the passage, and from the start
         of the passage's translation.

@@ -18,7 +18,7 @@ _END = re.compile(
     re.DOTALL,
 )
 _LAST_WORD = re.compile(r"[^\s(\[\"'“”„»«/]+$")
-# Abbreviations, in lowercase and without the full stop, which does not end a sentence after them
+# Abbreviations in lowercase; a full stop after an abbreviation does not end a sentence
 _ABBREVIATIONS = (
     # English
     "mr mrs ms dr prof rev hon gen col capt lt sgt st mt ft vs cf approx fig figs eq eqs "
