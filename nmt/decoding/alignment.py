@@ -29,8 +29,8 @@ def cross_attention(
 ) -> list[NDArray[np.float32]]:
     """Returns each pair's attention weights (T, S) from target tokens to source tokens.
 
-    Row i of an array contains the attention weights at the decoding step that predicts target token
-    i. The attention weights in a row sum to 1.
+    Row i of each array contains the attention weights at the decoding step that predicts target
+    token i. The attention weights in each row sum to 1.
 
     Args:
         transformers: one or more models, in evaluation mode.

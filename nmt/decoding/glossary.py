@@ -120,7 +120,7 @@ class Glossary:
         return exact, folded, max(map(len, exact), default=0)
 
     def required(self, text: str) -> list[Term]:
-        """Returns the terms that occur in a source text, in text order and with repetitions."""
+        """Returns all occurrences of terms in a source text, in text order."""
         exact, folded, longest = self._by_words
         words, found, at = _words(text), [], 0
         while at < len(words):

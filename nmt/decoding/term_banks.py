@@ -48,7 +48,12 @@ class Terms:
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], kinds: TokenKinds, max_stops: int):
-        """`max_stops`: maximum number of sentence-final tokens in a hypothesis that lacks a term."""
+        """
+        Args:
+            phrases: the token ids of each term.
+            max_stops: the maximum number of sentence-final tokens in a hypothesis that lacks a
+                term.
+        """
         self.phrases = sorted(map(tuple, phrases))
         self.kinds, self.max_stops = kinds, max_stops
         self.tokens = sum(map(len, self.phrases))

@@ -43,8 +43,8 @@ class Document:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of `sentences` into an n-best list for the document.
 
-        Each translation has as many lines as the document. In the word alignments, words are
-        numbered from the start of the document, not from the start of each line.
+        Each translation has as many lines as the document. In word alignments, words are numbered
+        from the start of the document, not from the start of each line.
         """
         rest, before, of_lines = iter(found), 0, []
         for line, paragraph in zip(self._lines, self.paragraphs, strict=True):

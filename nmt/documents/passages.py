@@ -62,8 +62,8 @@ class Passage:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of the sentences into an n-best list for the passage.
 
-        In the word alignments, words are numbered from the start of the passage, and from the start
-        of the passage's translation.
+        In word alignments, source words are numbered from the start of the passage, and target
+        words are numbered from the start of the passage's translation.
         """
         before, parts = self._own_words, []
         for sentence, translations in zip(self._sentences, found, strict=True):
