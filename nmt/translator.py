@@ -58,18 +58,19 @@ _WINDOW_CHARACTERS = 4_000_000
 class Translator:
     """Translates plain text with a model, an ensemble, or a model exported to CTranslate2.
 
-    Threads may share a Translator; calls from several threads run one after another. Processes
-    cannot share a Translator, because it cannot be pickled, copied or used in a forked process.
+    Several threads may share a Translator, but their calls run one after another. Processes cannot
+    share a Translator, because it cannot be pickled, copied or used in a forked process.
 
     Args:
-        engine: searches for translations with the model, in PyTorch or in CTranslate2.
+        engine: the search engine, which runs the model in PyTorch or CTranslate2.
         config: the model's configuration. `data.max_length` limits the length of a source, and
-            `decoding` provides the default options.
+            `decoding` provides the default values of search options.
 
     Attributes:
-        directory: the directory of the first model; None if the model was not loaded from a
-            directory.
-        sha256: SHA-256 of the first model's files; "" if the model was not loaded from files.
+        directory: the directory of the model, or of the first model of an ensemble. `directory` is
+            None if the model was not loaded from a directory.
+        sha256: the SHA-256 hash of the first model's files, or "" if the model was not loaded from
+            files.
     """
 
     directory: Path | None = None
@@ -77,7 +78,7 @@ class Translator:
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config):
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
-        # maximum number of tokens per part, excluding EOS; training sources were not longer
+        # maximum number of tokens per part, excluding EOS; no training source was longer
         self.max_part = min(config.data.max_length, engine.max_tokens or sys.maxsize) - 1
         self._cutter = Cutter(tokenizer, self.max_part)
         self._text = partial(_text, tokenizer)
@@ -96,14 +97,15 @@ class Translator:
         others: Sequence[Transformer] = (),
         shortlist: Shortlist | None = None,
     ) -> Self:
-        """Creates a Translator for a model or an ensemble.
+        """Creates a Translator from a PyTorch model or from an ensemble of PyTorch models.
 
         Args:
             transformer: the model, in evaluation mode.
-            target_symbols: the symbols of the vocabulary that may be generated; all other symbols
-                are excluded.
-            others: the other models of an ensemble, with the same vocabulary.
-            shortlist: selects the tokens that may be generated; None: all tokens.
+            target_symbols: the symbols of the vocabulary that may be generated. All other symbols
+                of the vocabulary are never generated.
+            others: the other models of an ensemble, which must have the same vocabulary.
+            shortlist: selects the tokens that may be generated. If `shortlist` is None, all tokens
+                may be generated.
         """
         from nmt.decoding.batched_search import BatchedSearch  # imports torch
 
@@ -127,7 +129,7 @@ class Translator:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Lets one thread compute at a time; raises ArgumentError in a forked process."""
+        """Lets only one thread compute at a time, and raises ArgumentError in a forked process."""
         refuse_forked(self._pid)
         with self._one_at_a_time:
             yield
@@ -139,7 +141,7 @@ class Translator:
 
     @property
     def search(self) -> BatchedSearch:
-        """The search in PyTorch.
+        """The PyTorch search engine.
 
         Raises:
             ArgumentError: the model was exported.
@@ -150,17 +152,29 @@ class Translator:
 
     @property
     def transformers(self) -> list[Transformer]:
-        """The models of the ensemble; raises the same error as `search`."""
+        """The models of the ensemble, or a list that contains only the single model.
+
+        Raises:
+            ArgumentError: the model was exported.
+        """
         return self.search.transformers
 
     @property
     def transformer(self) -> Transformer:
-        """The first model; raises the same error as `search`."""
+        """The model, or the first model of an ensemble.
+
+        Raises:
+            ArgumentError: the model was exported.
+        """
         return self.transformers[0]
 
     @property
     def device(self) -> torch.device:
-        """The device of the model; raises the same error as `search`."""
+        """The device on which the model runs.
+
+        Raises:
+            ArgumentError: the model was exported.
+        """
         return self.search.device
 
     @classmethod
@@ -176,29 +190,31 @@ class Translator:
     ) -> Self:
         """Loads a model from a model directory, a checkpoint directory or a run directory.
 
-        A model that `nmt export` has written for CTranslate2 is loaded without torch. Exported
-        models do not support the arguments `precision`, `ensemble` and `shortlist`, sampling,
-        glossaries, `score` and `token_log_probabilities`. The scores of an exported model's
-        translations exclude the tokens of a prefix.
+        Models that `nmt export` has exported to CTranslate2 are loaded without torch. Exported
+        models do not support the arguments `precision`, `ensemble` and `shortlist`. Exported models
+        also do not support sampling, glossaries, `Translator.score` and
+        `Translation.token_log_probabilities`. The scores that an exported model computes do not
+        include the log-probabilities of prefix tokens.
 
         Args:
-            device: the device, such as "cpu", "cuda" or "cuda:1"; None: a GPU if there is one.
-            precision: precision of matrix multiplications; int8 requires a CPU. None: fp32 on a
-                CPU, bf16 on a GPU.
-            ensemble: the other models of an ensemble, whose probabilities are averaged with those
-                of the first model.
-            shortlist: compute only the logits of likely tokens, which can be faster on a CPU. The
-                likely tokens are the most frequent tokens of the vocabulary and, according to the
-                first model's shortlist, the most likely translations of each source token in the
-                batch. With a shortlist, a translation may depend on the other sentences in the
-                batch, and log-probabilities are normalized over the shortlist.
-            note: called with each user-facing message.
+            device: the name of the device, such as "cpu", "cuda" or "cuda:1". If `device` is None,
+                a GPU is used if one is available, and the CPU otherwise.
+            precision: the precision of matrix multiplications; int8 requires a CPU. If `precision`
+                is None, fp32 is used on a CPU and bf16 on a GPU.
+            ensemble: the paths of the other models of an ensemble. The probabilities of all models
+                are averaged.
+            shortlist: if True, only the logits of likely tokens are computed, which can be faster.
+                Shortlists require a CPU. Likely tokens are the most frequent tokens of the
+                vocabulary, the source tokens in the batch, and the most likely translations of
+                these source tokens according to the first model's shortlist. With a shortlist, a
+                translation may depend on the other sentences in the batch, and log-probabilities
+                are normalized over the shortlist.
+            note: a function that is called with each message for the user.
 
         Raises:
-            NoModelError: there is no usable model.
-            ArgumentError: `path` is empty or not a path, the device does not exist or does not
-                support `precision`, the vocabularies of an ensemble differ, `shortlist` is not
-                supported, or an exported model does not support an argument.
+            NoModelError: a path does not contain a usable model.
+            ArgumentError: an argument is invalid or unsupported, the device does not exist, or the
+                models of the ensemble have different vocabularies.
         """
         if not isinstance(path, str | os.PathLike):
             raise ArgumentError("{path} must be a path, not {}.", type(path).__name__)
@@ -278,10 +294,10 @@ class Translator:
 
         Args:
             text: one text, or a list of texts.
-            document: keep the lines of each text, and translate each line sentence by sentence;
-                see `nmt.documents.documents`.
+            document: if True, each text is treated as a document: its lines are preserved, and each
+                line is translated sentence by sentence. See `nmt.documents.documents`.
             prefix, progress: see `n_best`.
-            settings: fields of `SearchOptions`; they override the fields of `options`.
+            settings: fields of `SearchOptions`, which override the same fields of `options`.
         """
         options = SearchOptions.of(options, settings)
         texts = [text] if isinstance(text, str) else listed(text, "text", "a string or ")
@@ -303,7 +319,7 @@ class Translator:
         window: int = 2048,
         **settings: Unpack[SearchSettings],
     ) -> Iterator[Translation]:
-        """Returns an iterator over the translations of `texts`, in order and in bounded memory.
+        """Translates `texts` lazily, in input order and with bounded memory use.
 
         For example:
 
@@ -311,15 +327,16 @@ class Translator:
                 print(found.text)
 
         Args:
-            texts: an iterable, which is read lazily. A line ending at the end of a text is ignored.
-            prefix: prefix of every translation.
-            window: maximum number of texts that are read, sorted by length and translated together.
-                A smaller window lowers both latency and throughput.
+            texts: an iterable of strings, which is read lazily. A line ending at the end of a text
+                is ignored.
+            prefix: the prefix with which every translation must begin.
+            window: the maximum number of texts that are translated together, in batches of texts of
+                similar length. A smaller window lowers both latency and throughput.
             settings: see `translate`.
 
         Raises:
             ArgumentError: `texts` is a single string, `prefix` is not a string, or `window` is not
-                a positive integer. See also `n_best`.
+                a positive integer. For other errors, see `n_best`.
         """
         options = SearchOptions.of(options, settings)
         self.beam(options)
@@ -346,37 +363,41 @@ class Translator:
         prefix: str | Sequence[str] = "",
         progress: Progress | None = None,
     ) -> list[list[Translation]]:
-        """Returns up to `n_best` translations of each sentence, with different texts, best first.
+        """Returns up to `n_best` different translations of each sentence, best translation first.
 
-        The translation of a source with k tokens, not counting EOS, has at most
+        If a source has k tokens, excluding EOS, its translation has at most
         k + decoding.max_extra_length tokens, including EOS. The translation of a sentence without
         text is `EMPTY`.
 
-        A text longer than `data.max_length` is split at sentence ends if possible, otherwise at
-        spaces, otherwise between tokens. Symbols at the start of the text are repeated at the start
-        of each part. The n-th best translation of the text joins the n-th best translations of its
-        parts.
+        A text that exceeds `data.max_length` is split at sentence ends if possible, otherwise at
+        spaces, and as a last resort between tokens. Symbols such as <2de> at the start of the text
+        are repeated at the start of each part. The n-th best translation of the text joins the n-th
+        best translations of its parts.
 
         With `options.sample`, the translations are independent samples and may be equal. With
-        `options.mbr`, the score of a translation is its mean chrF, 0 to 100, with all samples as
+        `options.mbr`, the score of a translation is its mean chrF (0 to 100) with all samples as
         references.
 
         Args:
-            sentences: plain text; normalized in the same way as the training data.
-            options: `batch_tokens` limits the size of a batch. The size is the number of source
-                tokens, including padding, plus the number of tokens in `beam` translations of
-                maximum length per source. A sentence that exceeds the limit forms a separate batch.
-            prefix: one prefix for all translations, or one per sentence; "": no prefix. The length,
-                score and log-probability of a translation include the prefix. If a text is split,
-                the prefix applies to its first part.
-            progress: called after each batch with the number of parts in the batch.
+            sentences: the texts to translate, which are normalized in the same way as the training
+                data.
+            options: the search options. `batch_tokens` limits the size of a batch, which is the
+                number of source tokens, including padding, plus the number of tokens in `beam`
+                translations of maximum length per source. If a single sentence exceeds the limit,
+                the sentence forms a separate batch.
+            prefix: one prefix for all translations, or a list with one prefix per sentence. An
+                empty string means that there is no prefix. The length, score and log-probability of
+                a translation include the prefix. If a text is split, the prefix applies only to the
+                first part of the text.
+            progress: a function that is called after each batch with the number of parts in the
+                batch.
 
         Returns:
-            From 1 to `n_best` translations for each sentence.
+            A list of 1 to `n_best` translations for each sentence.
 
         Raises:
-            ArgumentError: `n_best` exceeds the beam, a prefix is too long, the numbers of prefixes
-                and sentences differ, or memory ran out.
+            ArgumentError: `n_best` exceeds the beam width, a prefix is too long, the number of
+                prefixes differs from the number of sentences, or memory ran out.
         """
         with self._alone():
             return self._n_best(
@@ -423,11 +444,11 @@ class Translator:
         glossary: Glossary,
         options: SearchOptions,
     ) -> None:
-        """Decodes each part whose best translation lacks a required term again, with constraints.
+        """Decodes parts again, with constraints, if their best translations lack required terms.
 
-        A part's translations are replaced only if the new best translation lacks fewer terms; all
-        other parts are left as they are. Translations are then removed if they contain fewer
-        required terms than the best translation of the same part.
+        The new translations of a part are used only if the best of them lacks fewer required terms
+        than the previous best translation. Any translation that lacks more required terms than the
+        best translation of the same part is removed.
         """
         required = [glossary.required(self._text(part.tokens)) for part in parts]
         lacking = [i for i, some in enumerate(found) if unmet(required[i], some[0].text)]
@@ -446,7 +467,7 @@ class Translator:
             some[1:] = [each for each in some[1:] if len(unmet(terms, each.text)) <= best]
 
     def _terms(self, part: SearchInput, phrases: list[list[int]]) -> Terms:
-        """Returns the terms that fit into the maximum length of the part's translation."""
+        """Returns as many terms, shortest first, as fit into a translation of maximum length."""
         phrases = sorted(phrases, key=len)
         while sum(map(len, phrases)) >= self.search.limit(part) - len(part.prefix):
             phrases.pop()
@@ -458,10 +479,10 @@ class Translator:
         return token_kinds(self.tokenizer)
 
     def next_tokens(self, text: str, prefix: str = "", k: int = 10) -> list[NextToken]:
-        """Returns the k most likely next tokens of a translation after `prefix`.
+        """Returns the k most likely tokens after `prefix` in a translation of `text`.
 
         Returns:
-            The tokens, most likely first; an empty list for a sentence without text.
+            The tokens, most likely first, or an empty list if `text` is blank.
 
         Raises:
             ArgumentError: the text or the prefix exceeds the maximum length, or k is not a positive
@@ -495,7 +516,7 @@ class Translator:
     def score(
         self, sources: str | Sequence[str], targets: str | Sequence[str]
     ) -> ScoredTranslation | list[ScoredTranslation]:
-        """Computes the log-probabilities of a translation, or of one translation per source.
+        """Computes the log-probabilities of a given translation, or of one translation per source.
 
         For example:
 
@@ -531,7 +552,10 @@ class Translator:
     def _translations(
         self, hypotheses: list[Hypothesis], options: SearchOptions
     ) -> list[Translation]:
-        """Converts a part's hypotheses to translations; with `mbr`, rescores and sorts them."""
+        """Converts a part's hypotheses to translations.
+
+        With `mbr`, the translations are scored by their mean chrF and sorted by this score.
+        """
         translations = [
             Translation(
                 self._text(h.tokens), h.score, h.log_probability, h.tokens, 1,
@@ -554,10 +578,10 @@ class Translator:
         found: list[list[list[Translation]]],
         options: SearchOptions,
     ) -> None:
-        """Adds word alignments or attention to the translations of all parts.
+        """Adds word alignments or attention weights to the translations of all parts.
 
-        In an alignment, source words are numbered within the whole text, and target words are
-        numbered within the translation of the part.
+        In the word alignment of a part, source words are numbered within the whole text, and target
+        words are numbered within the part's translation.
         """
         places, pairs, words = [], [], []
         for sentence, line, parts in zip(sentences, lines, found, strict=True):
@@ -589,14 +613,14 @@ class Translator:
 
 
 def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
-    """Decodes a hypothesis to text without line breaks, tabs or control characters."""
+    """Converts token ids to text without line breaks, tabs or control characters."""
     return tokenizer.normalize(tokenizer.decode(tokens))
 
 
 def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """Yields lists of up to `most` texts.
+    """Groups texts into lists of up to `most` texts.
 
-    A list ends early when it contains at least `_WINDOW_CHARACTERS` characters.
+    A list also ends once its texts contain at least `_WINDOW_CHARACTERS` characters in total.
     """
     window: list[str] = []
     characters = 0
@@ -617,7 +641,7 @@ def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
 
 
 def _listed(parts: list[list[Translation]], options: SearchOptions) -> list[Translation]:
-    """Joins the n-best lists of a text's parts into one list."""
+    """Joins the n-best lists of a text's parts into an n-best list for the text."""
     joined = combine(parts)
     if options.sample and options.mbr is None:
         return sorted(joined, key=lambda each: each.score, reverse=True)

@@ -1,11 +1,11 @@
-"""Aligns the words of a translation with those of its source, using cross-attention weights.
+"""Aligns the words of a translation with the words of its source by cross-attention weights.
 
-Words are separated by white space and numbered from 0. Each word of the translation is linked to
-the source word that receives the most attention in the decoder's last layer, at the steps that
-predict the tokens of the translated word. The attention is averaged over heads and over the models
-of an ensemble, and summed over the tokens of each source word. Attention to EOS is ignored. With
-the demo model, attention in the last layer finds 98% of the links that the demo's dictionary
-implies; attention in the second-to-last layer finds 73%.
+Words are separated by white space and numbered from 0. Each target word is aligned with the source
+word that receives the most attention in the decoder's last layer while the tokens of the target
+word are predicted. Attention weights are averaged over all heads and over the models of an
+ensemble, and are then summed over the tokens of each word. Attention to the source's EOS token is
+ignored. For the demo model, the last layer's attention finds 98% of the alignment links that follow
+from the demo's dictionary, and the second-to-last layer's attention finds 73% of these links.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,8 @@ from nmt.decoding.translation import Links
 if TYPE_CHECKING:
     from nmt.model.transformer import Transformer
 
-_BATCH_TOKENS = 2048  # maximum tokens per side, with padding; limits attention memory
+# maximum number of tokens per side of a batch, including padding; limits the memory for attention
+_BATCH_TOKENS = 2048
 
 
 def cross_attention(
@@ -28,11 +29,12 @@ def cross_attention(
 ) -> list[NDArray[np.float32]]:
     """Returns each pair's attention weights (T, S) from target tokens to source tokens.
 
-    Row i contains the weights at the step that predicts target token i. Each row sums to 1.
+    Row i of each array contains the attention weights at the decoding step that predicts target
+    token i. The attention weights in each row sum to 1.
 
     Args:
         transformers: one or more models, in evaluation mode.
-        pairs: source and target token ids; every source ends with EOS.
+        pairs: the token ids of sources and targets. Every source must end with EOS.
     """
     import torch  # imported here, because exported models are aligned without torch
 
@@ -61,14 +63,14 @@ def word_of_each_token(
 ) -> list[list[int]]:
     """Returns the word index of each token in each part of a text.
 
-    A token that contains only white space belongs to the word before it.
+    A token that contains only white space is assigned to the preceding word.
 
     Args:
-        decode: converts token ids to text.
+        decode: a function that converts token ids to text.
         parts: the token ids of each part of the text.
-        text: the whole text, which equals the joined decoded parts except for white space.
-        tag: tokens of the target-language tag at the start of the text; later parts may repeat the
-            tag.
+        text: the whole text, which must equal the joined text of all parts except for white space.
+        tag: the token ids of the target-language tag at the start of the text. Later parts of the
+            text may repeat the target-language tag.
     """
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     found: list[list[int]] = []
@@ -92,13 +94,13 @@ def _length(text: str) -> int:
 
 
 def links(weights: NDArray[np.float32], source: Sequence[int], target: Sequence[int]) -> Links:
-    """Returns the link (source word, target word) of each target word, in order.
+    """Returns one alignment link (source word, target word) per target word, in target order.
 
     Args:
-        weights: (at least T, at least S), the attention weights of each target token (row) over the
-            source tokens (columns). Additional rows and columns, such as those of EOS, are ignored.
-        source: (S), the word index of each source token except EOS.
-        target: (T), the word index of each target token except EOS.
+        weights: the attention weights of each target token (rows) over the source tokens (columns).
+            Additional rows and columns, such as the row and the column for EOS, are ignored.
+        source: (S), the index of the word that contains each source token, excluding EOS.
+        target: (T), the index of the word that contains each target token, excluding EOS.
     """
     if not source or not target:
         return []

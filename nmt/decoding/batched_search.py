@@ -1,8 +1,9 @@
 """Searches for translations of tokenized sources, in batches of sources of similar length.
 
-A source is a sentence, or one part of a text that is longer than the maximum length.
+A source is either a sentence or one part of a text that exceeds the maximum length.
 
-Shapes: B sources in a batch, W hypotheses or samples per source, S source length.
+In array shapes, B is the number of sources in a batch, W the number of hypotheses or samples per
+source, and S the source length.
 """
 
 import sys
@@ -45,32 +46,35 @@ from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 
 # Maximum number of tokens in a batch. In the base model, the keys and values of a token take 24 KB
-# in fp32 and 12 KB in bf16, so those of a batch take 0.4 GB on a CPU and 1.6 GB on a GPU. Fixed
-# costs dominate the steps of smaller models. On a CPU, the batches of smaller models therefore
-# contain as many tokens as fit in the same memory, up to _MOST_CPU_BATCH_TOKENS.
+# in fp32 and 12 KB in bf16, so the keys and values of a batch take 0.4 GB on a CPU and 1.6 GB on a
+# GPU. In smaller models, fixed costs dominate the time of a decoding step. On a CPU, the batches of
+# smaller models therefore contain as many tokens as fit in the same amount of memory, up to
+# _MOST_CPU_BATCH_TOKENS.
 _CPU_BATCH_TOKENS, _MOST_CPU_BATCH_TOKENS = 16_384, 49_152
 _CPU_CACHE_FLOATS = _CPU_BATCH_TOKENS * 6 * 2 * 512
 _GPU_BATCH_TOKENS = 131_072
 
-# number of batches in flight; the GPU computes one while the host ranks the candidates of the other
+# number of batches in flight: the GPU computes a step of one batch while the host ranks the
+# candidates of the other batch
 _GPU_BATCHES = 2
 
-# maximum number of samples per row; each sample also computes scores for the other samples' keys
+# maximum number of samples per row; more samples would be slower, because each sample also computes
+# attention scores for the keys of all other samples in its row
 _ROW_SAMPLES = 8
 _FIRST_SEED = 1
 
-_MOST_TIMES_WIDER = 4  # maximum factor by which the number of terms widens the beam
+_MOST_TIMES_WIDER = 4  # maximum factor by which required terms widen the beam
 
 
 class BatchedSearch:
-    """Decodes with one model or with an ensemble; see `Engine`.
+    """Implements `Engine` for a PyTorch model or an ensemble of PyTorch models.
 
     Attributes:
-        max_tokens: the maximum length in tokens that all models' positional encodings support;
-            None: no limit.
-        batches_at_once: number of batches between which the search alternates.
-        out_of_memory: the remedy in the message of an out-of-memory error. Callers that do not use
-            `SearchOptions` set a different remedy.
+        max_tokens: the maximum sequence length in tokens that the positional encodings of all
+            models support, or None if the length is unlimited.
+        batches_at_once: the number of batches that are decoded concurrently.
+        out_of_memory: the remedy that an out-of-memory message suggests. The default remedy names
+            search options, so callers that do not offer these options must replace the remedy.
     """
 
     is_exported = False
@@ -86,12 +90,14 @@ class BatchedSearch:
     ):
         """
         Args:
-            defaults: the values used for options that are None.
+            defaults: the values to use for search options that are None.
             reads_as: see `search`.
-            untrained: symbols that do not occur in the training targets, which are never generated.
-            shortlist: selects the tokens that a batch may generate; supported only on a CPU. None:
-                all tokens.
-            symbols: tokens that every batch's shortlist includes; must include `untrained`.
+            untrained: the ids of symbols that are never generated, because the training targets do
+                not contain them.
+            shortlist: selects the tokens that may be generated for a batch; requires a CPU. If
+                `shortlist` is None, all tokens may be generated.
+            symbols: the ids of symbols to add to every batch's shortlist. `symbols` must include
+                all ids in `untrained`.
         """
         self.untrained, self.shortlist, self.symbols = untrained, shortlist, symbols
         self.transformers, self.defaults, self.reads_as = transformers, defaults, reads_as
@@ -109,18 +115,20 @@ class BatchedSearch:
         progress: Progress | None = None,
         on_step: StepCallback | None = None,
     ) -> list[list[Hypothesis]]:
-        """Returns the hypotheses of each source, best first, or the samples of each source.
+        """Returns each source's hypotheses, best first, or its samples if sampling is enabled.
 
         Args:
-            progress: called after each batch with the number of sources in the batch.
-            on_step: called with the candidates of each step of every batch; see `StepCallback`.
+            progress: a function that is called after each batch with the number of sources in the
+                batch.
+            on_step: a function that is called at every decoding step of every batch with the step's
+                candidates; see `StepCallback`.
         """
         copies = -(-options.samples // _ROW_SAMPLES) or 1  # number of rows per source
         beam = -(-options.samples // copies) or options.width(self.defaults.beam)
         found: list[list[list[Hypothesis]]] = [[[]] * copies for _ in parts]
         rows = [(index, copy) for index in range(len(parts)) for copy in range(copies)]
 
-        under_way: set[int] = set()  # first row of each batch in flight
+        under_way: set[int] = set()  # index of the first row of each batch in flight
 
         def search_batch(batch: list[int]) -> Generator[None, None, None]:
             some = [rows[at] for at in batch]
@@ -139,7 +147,7 @@ class BatchedSearch:
                 progress(sum(copy == 0 for _, copy in some))
 
         batches = self._batches([parts[index] for index, _ in rows], beam, options)
-        # uses the precision of the model, not the autocast of a training loop
+        # uses the model's own precision, even if a training loop has enabled autocast
         with as_current(self.device), torch.autocast(self.device.type, enabled=False):
             take_turns(map(search_batch, batches), self.batches_at_once)
         each = [[one for row in part for one in row] for part in found]
@@ -166,7 +174,7 @@ class BatchedSearch:
     def started(
         self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None = None
     ) -> StepInterface:
-        """Returns the initial decoder state. `src`: padded sources (B, S), each ending with EOS."""
+        """Returns the initial decoder state for `src`, (B, S) sources with EOS and padding."""
         only = shortlisted.tensor if shortlisted else None
         members = [Stepper(each, src, width, max_length, only) for each in self.transformers]
         return self._as_one(members, shortlisted)
@@ -175,7 +183,7 @@ class BatchedSearch:
     def _started(
         self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None
     ) -> Iterator[StepInterface]:
-        """Yields the initial decoder state; on a GPU, with pooled buffers and CUDA graphs."""
+        """Yields the initial decoder state, which uses pooled buffers and CUDA graphs on a GPU."""
         if not self.buffers:
             yield self.started(src, width, max_length, shortlisted)
             return
@@ -191,7 +199,7 @@ class BatchedSearch:
         return Without(steps, untrained) if untrained else steps
 
     def _shortlisted(self, parts: Sequence[SearchInput]) -> Shortlisted | None:
-        """Returns the tokens that a batch may generate, or None if there is no shortlist."""
+        """Returns the shortlist for a batch, or None if the search does not use shortlists."""
         if not self.shortlist:
             return None
         source = [token for part in parts for token in (*part.tokens, EOS_ID)]
@@ -200,7 +208,7 @@ class BatchedSearch:
         return Shortlisted(self.shortlist.candidates(source, always))
 
     def limit(self, part: SearchInput) -> int:
-        """Returns the maximum length of a translation in tokens, including EOS."""
+        """Returns the maximum length of a part's translation in tokens, including EOS."""
         longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
         return min(max(longest, len(part.prefix) + 1), self.max_tokens or sys.maxsize)
 
@@ -218,10 +226,10 @@ class BatchedSearch:
     def _batches(
         self, parts: Sequence[SearchInput], beam: int, options: SearchOptions
     ) -> Iterator[list[int]]:
-        """Yields the source indices of each batch; groups sources of similar length, longest first.
+        """Groups sources of similar length into batches, and yields each batch's source indices.
 
-        All sources of a batch have the same beam width, so the beam width for a source never
-        depends on other sources.
+        All sources in a batch have the same beam width, so that a source's beam width never depends
+        on other sources.
         """
         bound = options.batch_tokens or self.default_batch_tokens
         widths = [_width(part, beam) for part in parts]
@@ -247,13 +255,13 @@ class BatchedSearch:
         options: SearchOptions,
         on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
-        """Decodes one batch; on a GPU, retries once if memory runs out.
+        """Decodes one batch, and retries once if GPU memory runs out.
 
-        Before the retry, waits until no other batch is in flight, and frees unused buffers.
+        Before the retry, waits until no other batch is in flight, and frees all unused buffers.
 
         Args:
-            number: number that identifies this batch.
-            under_way: numbers of all batches in flight.
+            number: a number that identifies this batch.
+            under_way: the numbers that identify all batches in flight.
         """
         for is_last in (not self.buffers, True):
             under_way.add(number)
@@ -287,7 +295,7 @@ class BatchedSearch:
         options: SearchOptions,
         on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
-        """Decodes one batch; yields whenever the search has to wait for the device."""
+        """Decodes one batch as a generator that yields whenever it must wait for the device."""
         longest = max(len(part.tokens) for part in parts)
         rows = [[*part.tokens, EOS_ID] + [PAD_ID] * (longest - len(part.tokens)) for part in parts]
         limits = [self.limit(part) for part in parts]
@@ -336,7 +344,7 @@ class BatchedSearch:
 
 
 def _width(part: SearchInput, beam: int) -> int:
-    """Returns the beam width for a part, which grows with the number of required terms."""
+    """Returns a part's beam width, which grows with the number of required terms."""
     if not part.terms:
         return beam
     times = min(len(part.terms.phrases) + 1, _MOST_TIMES_WIDER)
@@ -351,7 +359,7 @@ def _banks(parts: list[SearchInput], limits: list[int], width: int) -> TermBanks
 def _numbers(
     parts: list[SearchInput], copies: list[int], width: int, length: int, options: SearchOptions
 ) -> NDArray[np.float64]:
-    """Returns random numbers (B, W, length) for `sample`, derived from the sources and the seed."""
+    """Generates the (B, W, length) random numbers for `sample` from the sources and the seed."""
     seed = _FIRST_SEED if options.seed is None else options.seed
     each = [
         [random_numbers(seed, part.tokens, copy * width + w, length) for w in range(width)]

@@ -1,13 +1,15 @@
-"""Implements beam search through the step interface.
+"""Implements beam search on top of the decoder's step interface.
 
-Beam search follows Vaswani et al. (2017, §6.1), with the length penalty of Wu et al. (2016). With a
-beam width of 1, beam search is greedy search. At each step, the device selects the most likely
-candidates, and the host decides which candidates to keep. The host stores hypotheses as linked
-lists from each token to the previous token, so reordering a beam copies nothing.
+The search follows Vaswani et al. (2017, §6.1) and uses the length penalty of Wu et al. (2016). With
+a beam width of 1, beam search is greedy search. At each step, the device selects the most likely
+candidates, and the host decides which candidates to keep. The host stores each hypothesis as a
+linked list in which every token refers to the previous token, so reordering hypotheses does not
+copy any tokens.
 
-Shapes: B sentences, b sentences still in the batch, W beam width, V vocabulary size. The W live
-hypotheses in the beam of a sentence have the indices 0 to W - 1 (`place` in the code). The parent
-of a hypothesis is the index, at the previous step, of the hypothesis that it continues.
+In array shapes, B is the number of sentences, b the number of sentences that are still in the
+batch, W the beam width, and V the vocabulary size. The W live hypotheses of a sentence have the
+indices 0 to W - 1, which the code calls `place`. If a hypothesis continues hypothesis p of the
+previous step, its parent is p.
 """
 
 from collections import deque
@@ -30,8 +32,9 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 NOT_NUMBERS = "The model's scores are NaN or infinite. Use a model with finite weights."
 NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _BLOCK = 128  # tokens per block in `_top`
-_MOST_OF_ONE = 64  # maximum number of likely continuations per hypothesis if terms are required
-_LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the rest form a smaller batch
+# maximum number of continuations per hypothesis, besides those with tokens of required terms
+_MOST_OF_ONE = 64
+_LEAVE_SHARE = 8  # sentences that are done are removed once they make up 1/8 of the batch
 
 ReadsAs = Callable[[list[int]], Hashable]  # maps a hypothesis's tokens to its text
 # called with the log-probabilities, parents and newest tokens of each step's candidates, each of
@@ -44,21 +47,22 @@ _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"),
 
 
 class StepInterface(Protocol):
-    """The decoder's state for a batch of sentences with W hypotheses each; `step` advances it."""
+    """Holds the decoder's state for a batch of sentences with W hypotheses each."""
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Returns the logits of the next token; the caller may overwrite them.
+        """Returns the next token's logits, which the caller may overwrite.
 
         Args:
-            last_tokens: (b, W) int64, the newest token of each hypothesis; BOS at the first step.
+            last_tokens: (b, W) int64, the newest token of each hypothesis, which is BOS at the
+                first step.
             parents: (b, W) int64, the parent of each hypothesis.
 
         Returns:
-            (b, W, V) fp32 or bf16.
+            Logits of shape (b, W, V) in fp32 or bf16.
         """
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only the sentences with the given indices (int64, ascending, below b)."""
+        """Keeps only the sentences with the given int64 indices, which must be ascending."""
 
 
 def search(
@@ -71,28 +75,30 @@ def search(
     reads_as: ReadsAs | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """Returns the best hypotheses of each sentence, best score first.
+    """Returns each sentence's best hypotheses, sorted by descending score.
 
-    Each step considers the 2 W most likely continuations of a sentence's hypotheses. Continuations
-    with EOS (at most W of them) become finished hypotheses, and the W most likely continuations
-    with other tokens stay live. With a beam width of 1, EOS finishes a hypothesis only if EOS is
-    the most likely token.
+    At each step, the search considers the 2 W most likely continuations of a sentence's hypotheses.
+    At most W of these continuations end with EOS and become finished hypotheses. The W most likely
+    continuations with other tokens become the new live hypotheses. With a beam width of 1, EOS
+    finishes a hypothesis only if EOS is the most likely token.
 
-    A sentence is done when none of its live hypotheses can beat its `n_best`-th best finished
-    hypothesis. Because alpha >= 0, the score of a live hypothesis is at most its log-probability
-    divided by the length penalty at the maximum length. Hypotheses that are cut at the maximum
-    length are returned only if no hypothesis is finished, because the scores of cut hypotheses lack
-    the log-probability of EOS.
+    The search for a sentence ends when none of the sentence's live hypotheses can score higher than
+    its `n_best`-th best finished hypothesis. Because alpha >= 0, the final score of a live
+    hypothesis cannot exceed its current log-probability divided by the length penalty for the
+    maximum length. Hypotheses that were cut at the maximum length are returned only if no
+    hypothesis is finished, because their scores do not include the log-probability of EOS.
 
     Args:
         steps: the decoder's initial state for B sentences with `beam` hypotheses each.
-        max_lengths: (B,) maximum length of each sentence's hypotheses in tokens, including EOS.
-        beam: beam width W, >= 1.
-        alpha: exponent of the length penalty, >= 0; 0.6 in the paper.
-        n_best: maximum number of hypotheses to return per sentence, at most `beam`.
-        reads_as: maps the tokens of a hypothesis to its text. If several hypotheses have the same
-            text, only the best of them is returned. If None, texts are not compared.
-        device: the device on which `steps` expects its arguments.
+        max_lengths: (B,), the maximum length of each sentence's hypotheses in tokens, including
+            EOS.
+        beam: the beam width W, at least 1.
+        alpha: the exponent of the length penalty, at least 0. The paper uses 0.6.
+        n_best: the maximum number of hypotheses to return per sentence. Must not exceed `beam`.
+        reads_as: a function that maps a hypothesis's tokens to its text. If several hypotheses have
+            the same text, only the best of these hypotheses is returned. If `reads_as` is None,
+            several hypotheses may have the same text.
+        device: the device for the tensors that are passed to `steps`.
 
     Raises:
         ValueError: an argument is out of range.
@@ -121,7 +127,7 @@ def search_step_by_step(
     on_step: StepCallback | None = None,
     banks: TermBanks | None = None,
 ) -> Generator[None, None, list[list[Hypothesis]]]:
-    """Runs `search` as a generator that yields whenever the search has to wait for the device."""
+    """Runs `search` as a generator that yields whenever the search must wait for the device."""
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
         raise ValueError(
             f"An argument is out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}."
@@ -130,7 +136,7 @@ def search_step_by_step(
     last_tokens = torch.full((len(max_lengths), beam), BOS_ID, device=device)  # (B, W)
     parents = torch.arange(beam, device=device).expand_as(last_tokens)  # (B, W)
     live = torch.full_like(last_tokens, -torch.inf, dtype=torch.float32)  # (B, W)
-    live[:, 0] = 0.0  # at first, all W hypotheses are the same
+    live[:, 0] = 0.0  # at the first step, all W hypotheses are identical, so only one is continued
     while beams.in_batch.size:
         logits = steps.step(last_tokens, parents)
         vocabulary_size = logits.shape[-1]
@@ -154,7 +160,7 @@ def search_step_by_step(
 
 
 def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) -> None:
-    """Runs all searches to completion, `at_once` at a time, switching searches after each step.
+    """Runs all searches to completion, and alternates between `at_once` searches at a time.
 
     While the host ranks the candidates of one search, the device computes a step of another search.
     """
@@ -171,7 +177,7 @@ def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) 
 
 
 class ToHost:
-    """An asynchronous copy of a tensor to the host; `wait` does not wait for later device work."""
+    """Copies a tensor to the host asynchronously."""
 
     def __init__(self, tensor: Tensor):
         self.event = torch.cuda.Event() if is_gpu(tensor.device) else None
@@ -183,14 +189,20 @@ class ToHost:
         self.tensor = tensor
 
     def wait(self) -> NDArray[np.int64]:
-        """Waits for the copy and returns it as an array."""
+        """Waits until the copy is complete, and returns the copy as an array.
+
+        This method does not wait for device work that was queued after the copy.
+        """
         if self.event:
             self.event.synchronize()
         return self.tensor.numpy()
 
 
 def to_device(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
-    """Copies an array to the device; a copy to a GPU is asynchronous, from page-locked memory."""
+    """Copies an array to the device.
+
+    A copy to a CUDA device is asynchronous and uses pinned memory.
+    """
     tensor = torch.from_numpy(array)
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
@@ -201,20 +213,22 @@ def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Ten
     """Returns the most likely continuations of each sentence's hypotheses.
 
     Args:
-        logits: (b, W, V), overwritten.
-        live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf marks an unused entry.
-        more: (b, W, A) int64 tokens. If given, each hypothesis contributes its min(W, 64) most
-            likely continuations and its continuations with the tokens in `more`, which gives M
-            candidates per sentence.
+        logits: (b, W, V), the logits of the next token, which will be overwritten.
+        live: (b, W) fp32, the log-probability of each live hypothesis, or -inf for an unused entry.
+        more: (b, W, A) int64, additional tokens with which each hypothesis is continued. If `more`
+            is given, each hypothesis contributes its min(W, 64) most likely continuations and its
+            A continuations with these tokens, for a total of M candidates per sentence.
 
     Returns:
-        (2, b, 2 W or M) int64: the bits of the continuations' fp32 log-probabilities, and the
-        continuations as parent * V + token. Both are in one tensor, so that one copy transfers them
-        to the host.
+        An int64 tensor of shape (2, b, 2 W), or of shape (2, b, M) if `more` is given. The first
+        row contains the bits of the continuations' fp32 log-probabilities. The second row encodes
+        each continuation as parent * V + token. Both rows are in one tensor, so that a single copy
+        transfers them to the host.
     """
     b, W, V = logits.shape
     # The softmax includes the tokens that are ruled out below. The normalizer is computed from one
-    # value of the softmax, because softmax passes over the logits once and logsumexp several times.
+    # value of the softmax, because softmax reads the logits only once, but logsumexp reads them
+    # several times.
     p = logits.softmax(-1)  # (b, W, V)
     for token in NEVER_GENERATED:  # indexing with a list would synchronize with the GPU
         logits[..., token].fill_(-torch.inf)
@@ -227,7 +241,7 @@ def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Ten
         k = tokens.shape[-1]
     totals = live[..., None] + (top.float() - normalizer).clamp(max=0)  # (b, W, k)
     best, picked = totals.view(b, W * k).topk(2 * W if more is None else W * k)
-    codes = picked // k * V + tokens.view(b, W * k).gather(1, picked)  # parent and token in one
+    codes = picked // k * V + tokens.view(b, W * k).gather(1, picked)  # parent * V + token
     return torch.stack((as_codes(best), codes))
 
 
@@ -244,7 +258,7 @@ def from_codes(codes: NDArray[np.int64]) -> NDArray[np.float32]:
 def _in_order(
     candidates: NDArray[np.int64], vocabulary_size: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the log-probabilities, parents and tokens of the candidates.
+    """Converts the result of `_candidates` to arrays of log-probabilities, parents and tokens.
 
     The candidates are sorted by descending log-probability.
     """
@@ -257,11 +271,11 @@ def _in_order(
 
 
 def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Computes `logits.topk(k)`: (..., V) -> values and indices, each (..., k).
+    """Returns the same values and indices, of shape (..., k), as `logits.topk(k)`.
 
-    The vocabulary is divided into blocks; the k largest values are in the k blocks with the largest
-    maxima. On a CPU, searching only these blocks is 3 to 5 times faster than `topk` over the whole
-    vocabulary.
+    The vocabulary is divided into blocks. The k largest logits are always in the k blocks with the
+    largest maxima. On a CPU, searching only these k blocks is 3 to 5 times faster than `topk` over
+    the whole vocabulary.
     """
     V = logits.shape[-1]
     n = V // _BLOCK
@@ -277,7 +291,7 @@ def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 class _Beams:
-    """The state of a search: live and finished hypotheses, and the links between tokens."""
+    """Holds the live and finished hypotheses of a search, and the links between their tokens."""
 
     def __init__(
         self,
@@ -309,23 +323,24 @@ class _Beams:
         tokens: NDArray[np.int64],
         best: NDArray[np.float32] | None = None,
     ) -> NDArray[np.int64]:
-        """Processes one step's candidates; sets `live`, `tokens` and `parents` for the next step.
+        """Processes the candidates of one step, and sets `live`, `tokens` and `parents`.
 
         Args:
-            values, parents, tokens: (b, 2 W) each, the log-probabilities, parents and newest tokens
-                of the candidates, most likely first.
-            best: (b,), for each sentence the log-probability by which the search decides whether
-                the sentence is done. None: that of the sentence's most likely live hypothesis.
+            values, parents, tokens: arrays of shape (b, 2 W) with the log-probability, parent and
+                newest token of each candidate, sorted by descending log-probability.
+            best: (b,), one log-probability per sentence. The search for a sentence ends when a live
+                hypothesis with log-probability `best` can no longer improve the result. If `best`
+                is None, the highest log-probability among the sentence's live hypotheses is used.
 
         Returns:
-            The indices (0 to b - 1) of the sentences that stay in the batch.
+            The indices of the sentences that remain in the batch, each from 0 to b - 1.
         """
         n = len(self.links) + 1
         ends = (tokens == EOS_ID) & np.isfinite(values)  # (b, 2W)
         if self.beam == 1:
             ends[:, 1:] = False
         self._finish(ends, values, parents, n)
-        first = np.argsort(ends, axis=1, kind="stable")[:, : self.beam]  # at most W ends in 2W
+        first = np.argsort(ends, axis=1, kind="stable")[:, : self.beam]  # at most W of 2 W end
         self.live = np.take_along_axis(values, first, 1)
         self.parents = np.take_along_axis(parents, first, 1)
         self.tokens = np.take_along_axis(tokens, first, 1)
@@ -340,7 +355,7 @@ class _Beams:
         parents: NDArray[np.int64],
         n: int,
     ) -> None:
-        """Merges the hypotheses that end at token n into the best finished hypotheses."""
+        """Adds the hypotheses that end at token n to their sentences' finished hypotheses."""
         ending = np.flatnonzero(ends.any(1) & ~self.done[self.in_batch])  # indices below b
         if not ending.size:
             return
@@ -356,7 +371,11 @@ class _Beams:
     def _best(
         self, found: NDArray[np.void], sentences: NDArray[np.int64], *, finished: bool
     ) -> NDArray[np.void]:
-        """Returns each sentence's `n_best` best hypotheses, best first: (s, m) -> (s, n_best)."""
+        """Returns the `n_best` best of each sentence's hypotheses, best hypothesis first.
+
+        Maps an array of shape (s, m), with m hypotheses for each of s sentences, to an array of
+        shape (s, n_best).
+        """
         if self.reads_as is not None:
             self._rule_out_doubles(found, sentences, self.reads_as, finished)
         order = np.argsort(-found["score"], axis=1, kind="stable")[:, : self.n_best]
@@ -369,7 +388,7 @@ class _Beams:
         reads_as: ReadsAs,
         finished: bool,
     ) -> None:
-        """Sets the score of a hypothesis to -inf if a better hypothesis has the same text."""
+        """Sets a hypothesis's score to -inf if a better hypothesis has the same text."""
         for sentence, row in zip(sentences.tolist(), found, strict=True):
             seen: set[Hashable] = set()
             for index in np.argsort(-row["score"], kind="stable"):
@@ -384,7 +403,7 @@ class _Beams:
                 seen.add(self.read[key])
 
     def _link(self) -> None:
-        """Records this step's tokens, parents and log-probabilities."""
+        """Records the tokens, parents and log-probabilities of the current step."""
         shape = (len(self.max_lengths), self.beam)
         tokens, parents = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         totals = np.zeros(shape, np.float32)
@@ -393,7 +412,7 @@ class _Beams:
         self.links.append((tokens, parents, totals))
 
     def _judge(self, ends: NDArray[np.bool_], n: int, best: NDArray[np.float32]) -> None:
-        """Marks the sentences that are done after n tokens."""
+        """Marks the sentences whose search is done after n tokens."""
         bounds = best / self.best_penalties[self.in_batch]  # (b,)
         done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none is live
         if self.beam == 1:
@@ -404,7 +423,7 @@ class _Beams:
         self.done[self.in_batch[done | at_limit]] = True
 
     def _cut(self, at_limit: NDArray[np.bool_], n: int) -> None:
-        """Saves the best live hypotheses of sentences that have reached their maximum length, n."""
+        """Saves the best live hypotheses of sentences whose maximum length is n tokens."""
         sentences = self.in_batch[at_limit]
         cut = np.zeros((sentences.size, self.beam), dtype=_FOUND)
         cut["log_probability"] = self.live[at_limit]
@@ -413,7 +432,10 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops done sentences once they are 1/8 of the batch; returns the indices that remain."""
+        """Removes the sentences that are done if they make up at least 1/8 of the batch.
+
+        Returns the indices of the sentences that remain in the batch.
+        """
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:
@@ -423,12 +445,15 @@ class _Beams:
         return kept
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """Returns up to `n_best` hypotheses per sentence; [] if every token was ruled out."""
+        """Returns up to `n_best` hypotheses for each sentence.
+
+        The list for a sentence is empty if every token was ruled out for the sentence.
+        """
         sentences = range(len(self.max_lengths))
         return [self._of(s, finished=True) or self._of(s, finished=False) for s in sentences]
 
     def _of(self, sentence: int, *, finished: bool) -> list[Hypothesis]:
-        """Returns the finished hypotheses of a sentence, or those cut at the maximum length."""
+        """Returns a sentence's finished hypotheses, or the hypotheses cut at the maximum length."""
         found = (self.finished if finished else self.cut)[sentence]
         hypotheses = []
         for score, total, n, place in found[found["score"] > -np.inf].tolist():
@@ -443,12 +468,13 @@ class _Beams:
     def _chain(
         self, sentence: int, n: int, place: int, finished: bool
     ) -> tuple[list[int], list[float]]:
-        """Follows the links back from token n of the hypothesis with index `place`.
+        """Reconstructs a hypothesis of n tokens by following the links back from index `place`.
 
-        EOS has no link; if the hypothesis is finished, `place` is the parent of EOS.
+        Because EOS has no link, `place` is the parent of the EOS token if the hypothesis is
+        finished.
 
         Returns:
-            The tokens, and the log-probability of the hypothesis up to each token except EOS.
+            The hypothesis's tokens, and its cumulative log-probability after each token except EOS.
         """
         tokens: list[int] = [EOS_ID] if finished else []
         totals: list[float] = []

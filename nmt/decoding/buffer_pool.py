@@ -1,6 +1,6 @@
-"""Keeps decode buffers and their CUDA graphs for reuse, and checks the results of the graphs.
+"""Reuses decode buffers and their CUDA graphs, and checks the logits that the graphs compute.
 
-Shapes: B sentences, W beam width, V vocabulary size.
+In array shapes, B is the number of sentences, W the beam width, and V the vocabulary size.
 """
 
 import sys
@@ -18,26 +18,27 @@ from nmt.model.special_ids import BOS_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 
-_KEPT_SHARE = 0.5  # maximum share of free memory that unused buffers may occupy
+_KEPT_SHARE = 0.5  # maximum fraction of the otherwise free memory that unused buffers may occupy
 
-_COMPARED_SENTENCES, _COMPARED_STEPS = 4, 4  # part of the first batch that is decoded twice
+# the first sentences and steps of the first batch are decoded both with and without CUDA graphs
+_COMPARED_SENTENCES, _COMPARED_STEPS = 4, 4
 # Maximum error of a hypothesis's logits, relative to their Euclidean norm. Kernels for different
 # shapes sum in different orders, which causes errors of 1e-6 in the base model's fp32 logits. In
 # trained models, the total rounding error of bf16 logits is 0.02 to 0.05, so two summation orders
-# differ by less than 0.1. A wrong token or parent causes errors of 0.4 to 2 in trained models.
+# differ by less than 0.1. An incorrect token or parent causes errors of 0.4 to 2 in trained models.
 _FP32_BOUND, _BF16_BOUND = 1e-3, 0.15
 
 
 class DecodeBufferPool:
-    """A pool of decode buffers with CUDA graphs, which are reused because capturing takes long.
+    """Keeps decode buffers with CUDA graphs for reuse, because capturing a graph is slow.
 
-    The first steps of the model's first batch are computed both with and without CUDA graphs. If
-    the capture fails or the logits differ too much, the pool prints a warning to standard error,
-    and all batches are decoded without CUDA graphs.
+    The first steps of the first batch are computed both with and without CUDA graphs, and the
+    logits are compared. If the graph capture fails or the logits differ too much, the pool prints a
+    warning to standard error, and all batches are decoded without CUDA graphs.
     """
 
     def __init__(self, transformer: Transformer):
-        """Creates an empty pool. Later changes of the weights of `transformer` must be in place."""
+        """Creates an empty pool. Later changes to the weights of `transformer` must be in place."""
         self.transformer, self.device = transformer, transformer.embedding.device
         self._unused: list[DecodeBuffers] = []  # most recently used last
         self._capturer: Capturer | None = None
@@ -45,9 +46,9 @@ class DecodeBufferPool:
 
     @contextmanager
     def stepper(self, src: Tensor, beam: int, max_length: int) -> Iterator[StaticStepper | Stepper]:
-        """Yields the stepper for a batch that is decoded within the block.
+        """Yields a stepper that decodes one batch within the body of the `with` statement.
 
-        See `Stepper` for the arguments.
+        The arguments are the same as for `Stepper`.
         """
         if self._is_sound is None:
             self._compare(src, beam, max_length)
@@ -61,7 +62,7 @@ class DecodeBufferPool:
             self.release(steps.buffers)
 
     def acquire(self, size: BufferSize) -> DecodeBuffers:
-        """Returns cleared buffers of the given size, either from the pool or new."""
+        """Returns cleared buffers of the given size, reusing unused buffers if possible."""
         buffers = next((each for each in self._unused if each.size == size), None)
         if buffers:
             self._unused.remove(buffers)
@@ -75,7 +76,10 @@ class DecodeBufferPool:
         return buffers
 
     def release(self, buffers: DecodeBuffers) -> None:
-        """Puts buffers back into the pool; above its memory limit, frees the oldest buffers."""
+        """Puts buffers back into the pool.
+
+        If the pool then exceeds its memory limit, it frees the buffers that were returned earliest.
+        """
         if self._is_sound is False:
             return
         self._unused.append(buffers)
@@ -100,7 +104,7 @@ class DecodeBufferPool:
             self._use_plain_steps(f"the capture of a decoding step failed ({reason})")
 
     def _compare(self, src: Tensor, beam: int, max_length: int) -> None:
-        """Computes the first steps with and without CUDA graphs; decides whether to use graphs."""
+        """Decides whether to use CUDA graphs by computing the first steps with and without them."""
         few = src[:_COMPARED_SENTENCES]
         plain = Stepper(self.transformer, few, beam, max_length)
         static = StaticStepper(self, src, beam, max_length)
@@ -136,9 +140,9 @@ class DecodeBufferPool:
 
 
 def _relative_error(found: Tensor, expected: Tensor) -> Tensor:
-    """Returns the largest relative error of a hypothesis's logits over all hypotheses.
+    """Returns the largest relative error among the logit vectors of all hypotheses.
 
-    Shapes: (B, W, V), (B, W, V) -> ().
+    Maps two tensors of shape (B, W, V) to a scalar tensor.
     """
     difference = torch.where(found == expected, 0.0, found - expected)  # both may be -inf
     size = torch.where(expected.isfinite(), expected, 0.0)

@@ -1,9 +1,10 @@
 """Implements constraints on translations as wrappers of the step interface.
 
-A constraint changes the logits so that some tokens cannot be generated. The log-probabilities of
-the other tokens do not change.
+A constraint changes the logits so that certain tokens cannot be generated. The log-probabilities of
+all other tokens do not change.
 
-Shapes: b sentences in the batch, W hypotheses per sentence, V vocabulary size, L tokens so far.
+In array shapes, b is the number of sentences in the batch, W the number of hypotheses per sentence,
+V the vocabulary size, and L the number of tokens so far.
 """
 
 from collections.abc import Sequence
@@ -17,15 +18,19 @@ from nmt.model.special_ids import PAD_ID
 
 # the best allowed token keeps at least this natural log-probability
 _LEAST_LOG_PROBABILITY = -80.0
-_FREE = -1  # pads shorter prefixes; no token is forced at this step
+_FREE = -1  # padding of short prefixes; no token is forced at a step with this value
 
 
 def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
-    """Sets the logits of ruled-out tokens to -inf: (b, W, V), (b, W, V) bool -> (b, W, V) fp32.
+    """Returns the logits in fp32, (b, W, V), with the logits of ruled-out tokens set to -inf.
 
-    The probability of the ruled-out tokens moves to the padding token, which is never generated, so
-    the probabilities of all other tokens do not change. If every token is ruled out for a
+    The probability of the ruled-out tokens moves to the padding token, which is never generated.
+    The probabilities of all other tokens therefore do not change. If every token is ruled out for a
     hypothesis, the logits of the hypothesis do not change.
+
+    Args:
+        logits: (b, W, V), the logits of the next token.
+        ruled_out: (b, W, V) bool, True for each token to rule out.
     """
     concerned = ruled_out.any(-1, keepdim=True)  # (b, W, 1)
     logits, ruled_out = logits.float(), ruled_out.clone()
@@ -42,7 +47,11 @@ class Without:
     """Wraps a step interface so that the given tokens are never generated."""
 
     def __init__(self, steps: StepInterface, tokens: Sequence[int]):
-        """`tokens`: ids of the excluded tokens, whose probability moves to the padding token."""
+        """
+        Args:
+            tokens: the ids of the tokens to exclude. The probability of excluded tokens moves to
+                the padding token.
+        """
         self.steps, self.tokens = steps, tokens
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
@@ -70,9 +79,9 @@ class ForcedPrefix:
     ):
         """
         Args:
-            prefixes: one prefix per sentence, as token ids without BOS and EOS. An empty prefix
-                leaves the sentence unconstrained.
-            device: the device on which `steps` expects its arguments.
+            prefixes: one prefix per sentence, as token ids without BOS and EOS. A sentence with an
+                empty prefix is not constrained.
+            device: the device for the tensors that are passed to `steps`.
         """
         self.steps = steps
         longest = max(map(len, prefixes))
@@ -99,10 +108,10 @@ class ForcedPrefix:
 
 
 class NoRepeatedNgrams:
-    """Wraps a step interface so that no n-gram of tokens occurs twice in a hypothesis."""
+    """Wraps a step interface so that no token n-gram occurs twice in a hypothesis."""
 
     def __init__(self, steps: StepInterface, n: int):
-        """`n`: length of the n-grams in tokens, >= 1."""
+        """`n`: the length of the n-grams in tokens, at least 1."""
         self.steps, self.n = steps, n
         self.tokens: Tensor | None = None  # (b, W, L), BOS first
 

@@ -1,7 +1,8 @@
-"""Decodes with an exported model in CTranslate2; the counterpart of `BatchedSearch`.
+"""Decodes with a model that was exported to CTranslate2, as `BatchedSearch` does in PyTorch.
 
-With greedy search, the translations equal those of the original model. With beam search, the
-translations occasionally differ, because CTranslate2 uses a different rule to end its search.
+With greedy search, an exported model generates the same translations as the original model. With
+beam search, the translations of an exported model and of the original model occasionally differ,
+because CTranslate2 uses another stopping rule.
 """
 
 import math
@@ -22,19 +23,20 @@ from nmt.runs.exported_model import ExportedModel, refuse_unsupported
 if TYPE_CHECKING:
     from ctranslate2 import TranslationResult
 
-POSITIONS = 4096  # length of the sinusoidal table; CTranslate2 rejects longer texts
+POSITIONS = 4096  # length of the sinusoidal position table; CTranslate2 rejects longer texts
 _BATCH = 64  # number of parts of similar length per batch
 
 
 def refuse_search(options: SearchOptions) -> None:
-    """Raises ArgumentError if exported models do not support one of the search options."""
+    """Raises ArgumentError if `options` contains an option that exported models do not support."""
     refuse_unsupported(sample=options.sample, mbr=options.mbr, glossary=options.glossary)
 
 
 class CTranslate2Search:
-    """Decodes with an exported model; see `Engine`.
+    """Implements `Engine` for a model that was exported to CTranslate2.
 
-    Hypotheses have no `token_log_probabilities`, and their scores exclude the tokens of a prefix.
+    The hypotheses of an exported model have no `token_log_probabilities`, and their scores do not
+    include the log-probabilities of prefix tokens.
     """
 
     is_exported = True
@@ -88,7 +90,10 @@ class CTranslate2Search:
         return sorted([*found, (EOS_ID, end)], key=lambda each: -each[1])[:k]
 
     def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
-        """See `Engine.cross_attention`. All target tokens but the last are forced as a prefix."""
+        """See `Engine.cross_attention`.
+
+        Decodes each source with a prefix that consists of all target tokens except the last token.
+        """
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].target))
         found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
         for begin in range(0, len(order), _BATCH):
@@ -101,7 +106,7 @@ class CTranslate2Search:
             )  # fmt: skip
             for i, result in zip(some, results, strict=True):
                 weights = np.array(result.attention[0], np.float32)[: len(pairs[i].target)]
-                # CTranslate2 omits the attention to EOS; each row sums to 1
+                # CTranslate2 omits the attention to EOS, which is 1 minus the sum of the row
                 found[i] = np.c_[weights, 1 - weights.sum(1)]
         return found
 
@@ -112,10 +117,10 @@ class CTranslate2Search:
     def _batch(
         self, parts: Sequence[SearchInput], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """Decodes one batch, with the same results as if each part were translated alone.
+        """Decodes one batch, with the same results as decoding each part separately.
 
-        CTranslate2 applies the length limit of the longest part to the whole batch. A part whose
-        translation exceeds the part's own limit is therefore translated again, alone.
+        CTranslate2 has one length limit per batch, which is set to the highest limit of all parts.
+        If a translation exceeds the limit of its part, the part is decoded again in its own batch.
         """
         alpha = options.length_penalty
         if alpha is None:
@@ -140,7 +145,7 @@ class CTranslate2Search:
         return found
 
     def _limit(self, part: SearchInput) -> int:
-        """Returns the maximum length of a translation, including EOS; see `BatchedSearch.limit`."""
+        """Returns the maximum length of a part's translation; see `BatchedSearch.limit`."""
         longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
         return min(max(longest, len(part.prefix) + 1), self.max_tokens)
 

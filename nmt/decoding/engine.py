@@ -1,6 +1,6 @@
-"""Defines the interface of the Translator's search engines, based on PyTorch or CTranslate2.
+"""Defines the interface that the search engines for PyTorch and CTranslate2 implement.
 
-This module does not import torch, so that exported models can translate without torch.
+This module does not import torch, so that exported models can be used without torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class SearchInput:
-    """A source and the prefix of its translation, as token ids without EOS."""
+    """The token ids, without EOS, of a source and of the prefix of its translation."""
 
     tokens: list[int]
     prefix: list[int]
@@ -32,7 +32,7 @@ class SearchInput:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation, as token ids, that beam search or sampling has found."""
+    """The token ids and scores of a translation that was found by beam search or sampling."""
 
     tokens: list[int]  # including EOS if finished
     log_probability: float  # natural log, summed over `tokens`
@@ -45,15 +45,18 @@ class Engine(Protocol):
     """Searches for translations of tokenized sources.
 
     Attributes:
-        is_exported: whether the model was exported. Engines for exported models have only the
-            methods of this class.
+        is_exported: whether the model was exported to CTranslate2. Engines for exported models
+            implement only the methods of this protocol.
     """
 
     is_exported: bool
 
     @property
     def max_tokens(self) -> int | None:
-        """Maximum length of a source or a translation in tokens, including EOS; None: no limit."""
+        """The maximum length of a source or translation in tokens, including EOS.
+
+        None means that the length of sources and translations is unlimited.
+        """
 
     def find(
         self,
@@ -61,21 +64,22 @@ class Engine(Protocol):
         options: SearchOptions,
         progress: Progress | None = None,
     ) -> list[list[Hypothesis]]:
-        """Returns the hypotheses of each source, best first, or the samples of each source.
+        """Returns each source's hypotheses, best first, or its samples if sampling is enabled.
 
         Args:
-            progress: called after each batch with the number of sources in the batch.
+            progress: a function that is called after each batch with the number of sources in the
+                batch.
 
         Raises:
             ArgumentError: the engine does not support an option, or memory ran out.
         """
 
     def next_tokens(self, part: SearchInput, k: int) -> list[tuple[int, float]]:
-        """Returns the k most likely tokens after the prefix, each with its probability.
+        """Returns the k most likely tokens after the prefix of `part`, with their probabilities.
 
-        The tokens are sorted by descending probability. Probabilities are normalized over the whole
-        vocabulary.
+        The tokens are sorted by descending probability. The probabilities are normalized over the
+        whole vocabulary.
         """
 
     def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
-        """Returns the attention weights (T, S) of each pair; see `nmt.decoding.alignment`."""
+        """Returns each pair's cross-attention weights (T, S); see `nmt.decoding.alignment`."""

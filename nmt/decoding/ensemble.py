@@ -13,11 +13,11 @@ class Ensemble:
     """A step interface that averages the next-token probabilities of several models."""
 
     def __init__(self, members: Sequence[StepInterface]):
-        """`members`: the initial decoder states of one or more models for the same sentences."""
+        """`members`: one initial decoder state per model, all for the same sentences."""
         self.members = members
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Returns the logs of the mean probabilities: (b, W), (b, W) -> (b, W, V) fp32."""
+        """Returns the logarithms of the mean next-token probabilities, (b, W, V) fp32."""
         logs = [m.step(last_tokens, parents).float().log_softmax(-1) for m in self.members]
         return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 

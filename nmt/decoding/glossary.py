@@ -1,8 +1,8 @@
 """Implements glossaries, which prescribe how source terms are translated.
 
-Terms are compared word by word, so the term "cat" is not found in "catalogue". A word is a single
+Terms are compared word by word, so the term "cat" does not match "catalogue". A word is a single
 Chinese or Japanese character, a sequence of other letters and digits, or any other single character
-except a space. Terms are not inflected: each inflected form needs its own entry.
+except a space. Inflected forms of a term do not match, so each form needs a separate entry.
 """
 
 import re
@@ -29,18 +29,18 @@ _Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Glossary:
-    """A list of source terms, each with the target term that its translation must contain.
+    """A list of source terms and of the target terms that their translations must contain.
 
-    A source term without capital letters matches regardless of case; any other source term matches
-    only with exactly the same case. If several terms match at the same word, the longest term is
-    used. Matches do not overlap.
+    A source term without capital letters matches regardless of case. All other source terms are
+    case-sensitive. If several terms match at the same position, the longest of these terms is used.
+    Matches do not overlap.
 
     Args:
         terms: pairs of a source term and its target term.
-        path: the file from which the terms were read; None if they were not read from a file.
+        path: the file from which the terms were read, or None if the terms are not from a file.
 
     Raises:
-        ArgumentError: a term contains no word, or a source term has two target terms.
+        ArgumentError: a term is empty, or a source term has two different target terms.
     """
 
     terms: tuple[Term, ...]
@@ -63,10 +63,11 @@ class Glossary:
 
     @classmethod
     def of(cls, terms: "Glossary | Mapping[str, str] | str | Path") -> "Glossary":
-        """Creates a glossary from a mapping of source terms to target terms, or loads a file.
+        """Creates a glossary from a mapping of source terms to target terms, or from a file.
 
         Raises:
-            ArgumentError: `terms` has an unsupported type. See also `Glossary` and `load`.
+            ArgumentError: `terms` has an unsupported type. For other errors, see `Glossary` and
+                `load`.
         """
         if isinstance(terms, Glossary):
             return terms
@@ -82,13 +83,14 @@ class Glossary:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Reads a file in which each line contains a source term, a tab and a target term.
+        """Loads a file in which each line contains a source term, a tab and a target term.
 
         Blank lines are skipped.
 
         Raises:
             InputError: the file cannot be read.
-            ArgumentError: a line does not have two columns. See also `Glossary`.
+            ArgumentError: a line does not consist of two terms that are separated by a tab. For
+                other errors, see `Glossary`.
         """
         terms = []
         for number, line in enumerate(read_lines(Path(path)), start=1):
@@ -109,15 +111,16 @@ class Glossary:
     def _by_words(self) -> tuple[dict[_Words, Term], dict[_Words, Term], int]:
         """Returns two dictionaries that map source words to terms, and the maximum term length.
 
-        The first dictionary contains all terms, the second only the terms that match regardless of
-        case. The maximum term length is the number of words in the longest source term.
+        The first dictionary contains all terms. The second dictionary contains only those terms
+        that match regardless of case. The maximum term length is the number of words in the longest
+        source term.
         """
         exact = {_words(term[0]): term for term in self.terms}
         folded = {words: term for words, term in exact.items() if term[0] == term[0].lower()}
         return exact, folded, max(map(len, exact), default=0)
 
     def required(self, text: str) -> list[Term]:
-        """Returns the terms that occur in a source text, in order and with repetitions."""
+        """Returns all occurrences of terms in a source text, in text order."""
         exact, folded, longest = self._by_words
         words, found, at = _words(text), [], 0
         while at < len(words):
@@ -135,8 +138,9 @@ class Glossary:
 def unmet(required: Sequence[Term], translation: str) -> list[Term]:
     """Returns the required terms that a translation does not contain often enough.
 
-    At the start of a translation, the first letter of a term may be capitalized. A term that begins
-    or ends with a symbol, such as "C++", does not count if a letter or digit adjoins the symbol.
+    At the start of a translation, the first letter of a term may be capitalized. If a term begins
+    or ends with a symbol, as in "C++", an occurrence of the term does not count if a letter or
+    digit directly precedes or follows it.
     """
     text, lacking = normalize(translation), []
     found = {target: _count(_words(target), text) for _, target in required}
@@ -164,7 +168,7 @@ def _count(term: _Words, text: str) -> int:
 
 
 def _adjoins_word(text: str, start: int, end: int) -> bool:
-    """Returns whether a letter or digit precedes or follows text[start:end] without a space."""
+    """Returns whether a letter or digit directly precedes or follows `text[start:end]`."""
     before = _is_in_word(text[:start][-1:]) and not re.match(UNSPACED, text[start])
     return before or (_is_in_word(text[end : end + 1]) and not re.match(UNSPACED, text[end - 1]))
 
@@ -174,9 +178,9 @@ def _words(text: str) -> _Words:
 
 
 def token_kinds(tokenizer: Tokenizer) -> TokenKinds:
-    """Returns which tokens of the vocabulary begin inside a word, end unspaced, or end a sentence.
+    """Returns the `TokenKinds` of the tokenizer's vocabulary.
 
-    A token that is only part of a character, such as a single byte, counts as a letter.
+    A token that contains only part of a character, such as a single byte, is treated as a letter.
     """
     spellings = tokenizer.spelling(range(tokenizer.vocabulary_size))
     texts = [spelling.decode(errors="replace") for spelling in spellings]

@@ -1,4 +1,4 @@
-"""Loads models for translation onto a device and converts them to the chosen precision."""
+"""Loads models for translation on a device, and converts them to the chosen precision."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ def load_models(
     shortlist: bool,
     note: Note,
 ) -> list[LoadedModel]:
-    """Loads a model and the other models of an ensemble; see `Translator.load`."""
+    """Loads a single model or all models of an ensemble; see `Translator.load`."""
     chosen = choose_device(device)
     if shortlist and chosen.type != "cpu":
         raise ArgumentError(
@@ -49,7 +49,7 @@ def load_models(
 def set_precision(
     transformer: Transformer, device: torch.device, precision: Precision | None
 ) -> None:
-    """Converts a model to `precision`; see `Translator.load`."""
+    """Converts a model to the given precision; see `Translator.load`."""
     if precision is not None and precision not in get_args(Precision):
         raise ArgumentError(
             "Unknown {precision} {}. Choose one of: {}.", precision, ", ".join(get_args(Precision))
@@ -72,7 +72,9 @@ def set_precision(
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Returns the named device; if `name` is None, a GPU if available, otherwise the CPU.
+    """Returns the device with the given name.
+
+    If `name` is None, returns a GPU if one is available, and the CPU otherwise.
 
     Raises:
         ArgumentError: the device does not exist.

@@ -1,8 +1,10 @@
 """Implements minimum Bayes risk decoding (Eikema & Aziz, 2020).
 
-Selects the sample with the highest mean utility, where every sample serves both as a candidate and
-as a reference. The utility is chrF (Popović, 2015) with sacreBLEU's defaults, computed for all
-pairs of samples at once.
+Minimum Bayes risk decoding selects the sample with the highest mean utility, where every sample
+serves both as a candidate and as a reference. The utility function is chrF (Popović, 2015) with
+sacreBLEU's default settings. The chrF of all pairs of samples is computed at once.
+
+In array shapes, N is the number of texts, and M the number of different texts.
 """
 
 from collections import Counter
@@ -17,7 +19,7 @@ _MAX_COUNTS = 10_000_000  # maximum number of n-gram counts in memory at once
 
 
 def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Returns each text's mean chrF, from 0 to 100, against all texts as references: (N,)."""
+    """Returns each text's mean chrF (0 to 100) with all N texts as references, shape (N,)."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     times = np.bincount([numbers[text] for text in texts], minlength=len(numbers))  # (M,)
     expected = pairwise_chrf(list(numbers)) @ times / max(len(texts), 1)
@@ -25,7 +27,7 @@ def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Returns the chrF (0 to 100) of each text, in rows, against each reference, in columns."""
+    """Returns the chrF (0 to 100) of each text (rows) against each text as reference (columns)."""
     M = len(texts)
     precision, recall, orders = np.zeros((M, M)), np.zeros((M, M)), np.zeros((M, M))
     characters = ["".join(text.split()) for text in texts]  # chrF ignores white space
@@ -43,7 +45,7 @@ def pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def _common(texts: Sequence[str], n: int) -> NDArray[np.float64]:
-    """Counts the character n-grams that each pair of texts has in common: (M, M)."""
+    """Returns the number of character n-grams that each pair of texts shares, shape (M, M)."""
     M = len(texts)
     counted = [Counter(text[i : i + n] for i in range(len(text) - n + 1)) for text in texts]
     texts_with = Counter(ngram for counts in counted for ngram in counts)

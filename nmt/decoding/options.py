@@ -11,7 +11,7 @@ from nmt.config import MAX_BEAM
 from nmt.decoding.glossary import Glossary
 from nmt.errors import ArgumentError
 
-_MAX_ALPHA = 100  # the same as for the setting decoding.length_penalty
+_MAX_ALPHA = 100  # the setting decoding.length_penalty has the same limit
 _MAX_TEMPERATURE = 100
 _MAX_SEED = 2**63 - 1
 _COUNTS = ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k")
@@ -19,15 +19,15 @@ _COUNTS = ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k")
 
 @dataclass(frozen=True)
 class Distribution:
-    """Settings that modify the distribution from which tokens are sampled."""
+    """Settings that modify the model's distribution before tokens are sampled from it."""
 
     temperature: float = 1.0  # > 0; divides the logits
     top_k: int | None = None  # sample from the k most likely tokens; None: all
-    top_p: float = 1.0  # sample from the smallest subset with this total probability
+    top_p: float = 1.0  # sample from the fewest tokens with this total probability
 
 
 class SearchSettings(TypedDict, total=False):
-    """The fields of SearchOptions, as keyword arguments."""
+    """The types of the keyword arguments that set fields of `SearchOptions`."""
 
     beam: int | None
     length_penalty: float | None
@@ -47,31 +47,31 @@ class SearchSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of beam search or sampling.
+    """Options for beam search and sampling.
 
     If `beam` or `length_penalty` is None, the value in the model's configuration is used. If
-    `batch_tokens` is None, a default for the device is used. With `sample` or `mbr`, translations
-    are sampled from the model's distribution as modified by `temperature`, `top_k` and `top_p`.
-    Samples depend only on the text, the model and these options, including `seed`.
+    `batch_tokens` is None, a default value for the device is used. With `sample` or `mbr`,
+    translations are sampled from the model's distribution, which `temperature`, `top_k` and `top_p`
+    can modify. The samples depend only on the text, the model and the options, including `seed`.
 
     Raises:
-        ArgumentError: a value is out of range, or two options conflict.
+        ArgumentError: the value of an option is not valid, or two options conflict.
     """
 
     beam: int | None = None  # number of live hypotheses per sentence; 1: greedy search
     length_penalty: float | None = None  # alpha, the exponent of the length penalty
     n_best: int = 1  # number of translations per sentence, at most `beam` or `mbr`
-    batch_tokens: int | None = None  # see Translator.n_best
+    batch_tokens: int | None = None  # maximum batch size; see Translator.n_best
     no_repeat_ngram: int | None = None  # n-grams of this many tokens are not repeated
     sample: bool = False  # sample translations instead of searching
     mbr: int | None = None  # minimum Bayes risk decoding with this many samples
     temperature: float | None = None  # divides the logits; None: 1
     top_k: int | None = None  # sample from the k most likely tokens; None: all
-    top_p: float | None = None  # sample from the smallest set with this total probability; None: 1
-    seed: int | None = None  # seed of sampling; None: 1
+    top_p: float | None = None  # sample from the fewest tokens with this probability; None: 1
+    seed: int | None = None  # random seed for sampling; None: 1
     align: bool = False  # compute Translation.alignment
     attention: bool = False  # compute Translation.attention
-    # a mapping of source terms to target terms that translations must contain, or a TSV file
+    # a TSV file or a mapping of source terms to the target terms that translations must contain
     glossary: Glossary | Mapping[str, str] | str | Path | None = None
 
     def __post_init__(self) -> None:
@@ -100,11 +100,13 @@ class SearchOptions:
 
     @classmethod
     def of(cls, options: "SearchOptions | None", settings: Mapping[str, Any]) -> "SearchOptions":
-        """Returns `options`, or the default options, with the fields in `settings` replaced.
+        """Returns `options` with the fields in `settings` replaced.
+
+        If `options` is None, the fields in `settings` replace fields of the default options.
 
         Raises:
-            ArgumentError: `options` has another type, or `settings` contains an unknown field. See
-                also `SearchOptions`.
+            ArgumentError: `options` is not a `SearchOptions` object, or `settings` contains an
+                unknown field. For other errors, see `SearchOptions`.
         """
         if not isinstance(options, SearchOptions | None):
             raise ArgumentError(
@@ -120,11 +122,11 @@ class SearchOptions:
 
     @property
     def samples(self) -> int:
-        """The number of samples per sentence; 0 for beam search."""
+        """The number of samples per sentence, which is 0 for beam search."""
         return self.mbr or (self.n_best if self.sample else 0)
 
     def width(self, default: int) -> int:
-        """Returns `beam`, or `default` if `beam` is None.
+        """Returns the beam width, which is `default` if the option `beam` is None.
 
         Raises:
             ArgumentError: `n_best` exceeds the beam width in beam search.
@@ -138,7 +140,7 @@ class SearchOptions:
 
     @property
     def distribution(self) -> Distribution:
-        """The distribution from which tokens are sampled."""
+        """The options that modify the distribution from which tokens are sampled."""
         return Distribution(
             1.0 if self.temperature is None else float(self.temperature),
             self.top_k,
@@ -146,7 +148,7 @@ class SearchOptions:
         )
 
     def _must_be(self, name: str, kind: type, called: str) -> None:
-        """Raises ArgumentError if an option is not of type `kind`; accepts numpy's numbers."""
+        """Raises ArgumentError if an option is not of type `kind`. Accepts NumPy numbers."""
         value = getattr(self, name)
         is_kind = isinstance(value, kind) and not isinstance(value, bool)
         if not is_kind and not (value is None and name != "n_best"):

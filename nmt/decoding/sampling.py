@@ -1,11 +1,12 @@
-"""Samples translations token by token, through the step interface.
+"""Samples translations token by token with the decoder's step interface.
 
 Temperature, top-k (Fan et al., 2018) and top-p (Holtzman et al., 2020) can modify the model's
 distribution. The caller provides one random number per token, so that a sample does not depend on
 the other sentences in the batch.
 
-Shapes: B sentences, b sentences still in the batch, W samples per sentence, V vocabulary size,
-L maximum length in tokens.
+In array shapes, B is the number of sentences, b the number of sentences that are still in the
+batch, W the number of samples per sentence, V the vocabulary size, and L the maximum length in
+tokens.
 """
 
 from collections.abc import Sequence
@@ -31,14 +32,14 @@ from nmt.errors import NoModelError
 from nmt.model.devices import is_gpu
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
-_FIRST_TOP = 256  # number of tokens that top-p sorts first on a CPU
-_LEAVE_SHARE = 8  # once 1/8 of a batch's sentences are done, the rest form a smaller batch
+_FIRST_TOP = 256  # on a CPU, top-p first sorts only this many tokens, and more if necessary
+_LEAVE_SHARE = 8  # sentences that are done are removed once they make up 1/8 of the batch
 
 
 def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDArray[np.float64]:
-    """Returns n random numbers in [0, 1), determined by the arguments.
+    """Returns n random numbers in [0, 1) that depend only on the arguments.
 
-    A larger n gives the same numbers, followed by more numbers.
+    Increasing n appends numbers to the result, and does not change the earlier numbers.
     """
     generator = np.random.default_rng([seed, sample, *source])
     return generator.integers(1 << 32, size=n) / float(1 << 32)
@@ -56,14 +57,16 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """Returns W independent samples for each sentence, in the order of `numbers`.
 
-    The log-probabilities of the samples are those of the model, not of the modified distribution.
+    The samples' log-probabilities are computed from the model's original distribution, even if
+    tokens are sampled from a modified distribution.
 
     Args:
         steps: the decoder's initial state for B sentences with W hypotheses each.
-        max_lengths: (B,) maximum length of each sentence's samples in tokens, including EOS.
-        numbers: (B, W, L) random numbers in [0, 1); the n-th number selects a sample's n-th token.
-        alpha: exponent of the length penalty in `Hypothesis.score`.
-        device: the device on which `steps` expects its arguments.
+        max_lengths: (B,), the maximum length of each sentence's samples in tokens, including EOS.
+        numbers: (B, W, L), random numbers in [0, 1). The n-th number of a sample selects the n-th
+            token of the sample.
+        alpha: the exponent of the length penalty in `Hypothesis.score`.
+        device: the device for the tensors that are passed to `steps`.
 
     Raises:
         NoModelError: the model's scores are NaN or infinite.
@@ -108,9 +111,12 @@ def sample(
 
 
 def _kept(live: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns the indices of the sentences that stay in the batch; `live`: (b, W).
+    """Returns the indices of the sentences that remain in the batch.
 
-    Sentences that are done leave the batch once they make up at least 1/8 of the batch.
+    Sentences that are done are removed once they make up at least 1/8 of the batch.
+
+    Args:
+        live: (b, W), True for each unfinished sample.
     """
     kept = np.flatnonzero(live.any(1))
     b = len(live)
@@ -125,11 +131,15 @@ def _hypothesis(tokens: list[int], logs: list[float], alpha: float) -> Hypothesi
 
 
 def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor]:
-    """Samples a token for each hypothesis; returns the tokens and the model's log-probabilities.
+    """Samples one token for each hypothesis.
 
-    Overwrites `logits`.
+    Args:
+        logits: (b, W, V), the logits of the next token, which will be overwritten.
+        numbers: (b, W), one random number in [0, 1) per hypothesis.
 
-    Shapes: logits (b, W, V), numbers (b, W) -> tokens (b, W) int64, log-probabilities (b, W) fp32.
+    Returns:
+        The sampled tokens, (b, W) int64, and the log-probabilities that the model assigns to these
+        tokens, (b, W) fp32.
     """
     logs = logits.float().log_softmax(-1)  # over all tokens, including those ruled out below
     for token in NEVER_GENERATED:
@@ -143,15 +153,16 @@ def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[
 
 
 def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor | None]:
-    """Returns the unnormalized probabilities of the tokens that may be sampled, and these tokens.
+    """Computes the unnormalized probabilities of the tokens that may be sampled.
 
     Args:
-        logits: (..., V) fp32.
+        logits: fp32 logits of shape (..., V).
 
     Returns:
-        Probabilities and tokens, each (..., k), most likely first; tokens outside the top-p set
-        have probability 0. Without top-k and top-p, the probabilities are (..., V) in the order of
-        the vocabulary, and the tokens are None.
+        Two tensors of shape (..., k): the probabilities, in descending order, and the tokens with
+        these probabilities. Tokens that top-p excludes have probability 0. Without top-k and top-p,
+        the probabilities have shape (..., V) and are in vocabulary order, and None is returned
+        instead of the tokens.
     """
     V = logits.shape[-1]
     top_k, top_p = min(distribution.top_k or V, V), distribution.top_p

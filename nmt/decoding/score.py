@@ -19,31 +19,32 @@ from nmt.errors import ArgumentError, NoModelError, count
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
-_BATCH_TOKENS = 2048  # maximum per side, including padding; a longer pair forms its own batch
+# maximum number of tokens per side of a batch, including padding; a longer pair forms its own batch
+_BATCH_TOKENS = 2048
 _WINDOW_LINES = 2048  # number of lines that are tokenized and sorted by length together
 
 
 class Model(Protocol):
-    """The attributes of `Translator` that scoring needs."""
+    """The attributes of `Translator` that the functions in this module use."""
 
     tokenizer: Tokenizer
     config: Config
 
     @property
     def transformers(self) -> list[Transformer]:
-        """The models of the ensemble; their probabilities are averaged."""
+        """The models of the ensemble, whose probabilities are averaged."""
 
 
 @dataclass(frozen=True)
 class ScoredTranslation:
-    """A given translation and the log-probabilities that the model assigns to its tokens."""
+    """The tokens of a given translation, and the log-probability of each token."""
 
     pieces: list[str]  # the target's tokens as strings, </s> last
     log_probabilities: list[float]  # natural log, one per token
 
     @property
     def log_probability(self) -> float:
-        """Natural log-probability of the whole translation."""
+        """The natural log-probability of the whole translation."""
         return math.fsum(self.log_probabilities)
 
 
@@ -55,8 +56,9 @@ def log_probabilities(
 
     Args:
         transformer: the model, in evaluation mode.
-        pairs: source and target token ids, each ending with EOS.
-        batch_tokens: maximum number of tokens per side of a batch, including padding.
+        pairs: the token ids of sources and targets. Every source and target must end with EOS.
+        batch_tokens: the maximum number of tokens, including padding, in the sources or in the
+            targets of a batch.
 
     Raises:
         NoModelError: the model's scores are NaN.
@@ -75,13 +77,14 @@ def log_probabilities(
 def top_predictions(
     transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int = _BATCH_TOKENS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the model's confidence in its top prediction at each target position.
+    """Returns the probability and the correctness of the top prediction at each target position.
 
-    See `log_probabilities` for arguments and errors.
+    The arguments and errors are the same as for `log_probabilities`.
 
     Returns:
-        The probability of the most likely token, and whether this token equals the target token.
-        Both arrays have shape (N,), for the N target positions of all pairs in no particular order.
+        Two arrays of shape (N,), where N is the total number of target positions. The first array
+        contains the probability of the most likely token at each position. The second array
+        contains True if this token is the target token. The order of the positions is unspecified.
     """
     confidences, hits = [], []
     for _, tokens, logs in _distributions(transformer, pairs, batch_tokens):
@@ -98,9 +101,9 @@ def top_predictions(
 def _distributions(
     transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Yields the indices of the B pairs, the target tokens and the log-softmax of each batch.
+    """Yields the pair indices, target tokens and log-probabilities of each batch.
 
-    Shapes: target tokens (B, T), log-softmax (B, T, V).
+    A batch of B pairs has target tokens of shape (B, T) and log-probabilities of shape (B, T, V).
     """
     for some in by_length(pairs, batch_tokens):
         batch = one_per_row([pairs[i] for i in some]).to(transformer.embedding.device)
@@ -109,7 +112,7 @@ def _distributions(
 
 
 def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
-    """Computes logits in fp32: (..., D) -> (..., V).
+    """Computes fp32 logits of shape (..., V) from hidden states of shape (..., D).
 
     Rounding the logits to bf16 would change log-probabilities by up to 0.06.
     """
@@ -124,13 +127,13 @@ def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
 def score_translations(
     model: Model, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[ScoredTranslation]:
-    """Yields the log-probabilities of each target as the translation of its source, in order.
+    """Scores each target as a translation of its source, and yields the results in input order.
 
-    Sources and targets are tokenized as in training.
+    Sources and targets are tokenized in the same way as the training data.
 
     Raises:
-        ArgumentError: the numbers of sources and targets differ, or a sentence has more than
-            `max_tokens(model)` tokens.
+        ArgumentError: the number of sources differs from the number of targets, or a sentence has
+            more than `max_tokens(model)` tokens.
         NoModelError: the model's scores are NaN.
     """
     if len(sources) != len(targets):
@@ -162,7 +165,10 @@ def max_tokens(model: Model) -> int:
 
 
 def _averaged(logs: Sequence[list[float]]) -> list[float]:
-    """Returns the logs of the mean probabilities over models: (models, T) -> (T)."""
+    """Returns the logarithms of the mean probabilities of all models.
+
+    Maps log-probabilities of shape (models, T) to a list of T log-probabilities.
+    """
     if len(logs) == 1:
         return logs[0]
     return (np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))).tolist()

@@ -1,12 +1,14 @@
 """Tracks the required terms in hypotheses, and selects the hypotheses that a search keeps.
 
 The method is dynamic beam allocation (Post and Vilar, 2018). The live hypotheses of a sentence are
-divided into banks by the number of term tokens that they contain, and each bank gets a share of the
-beam. Each hypothesis is also continued with the next tokens of its unmet terms, so that some
-hypotheses eventually contain all terms. Only hypotheses with all terms may end.
+grouped into banks by the number of term tokens that they contain, and each bank gets an equal share
+of the beam. In addition to its most likely continuations, each hypothesis is continued with the
+next tokens of its unmet terms, so that some hypotheses eventually contain all required terms. Only
+hypotheses that contain all required terms may end with EOS.
 
-Shapes: b sentences in the batch, W beam width, V vocabulary size, M candidates per sentence,
-A tokens per hypothesis that may begin or continue a term.
+In array shapes, b is the number of sentences in the batch, W the beam width, V the vocabulary size,
+M the number of candidates per sentence, and A the number of additional tokens per hypothesis, which
+begin or continue a term.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,16 +23,16 @@ Phrase = tuple[int, ...]  # the tokens of a term
 
 
 class State(NamedTuple):
-    """The state of a hypothesis with respect to the terms that its sentence requires."""
+    """Records which of the required terms a hypothesis contains."""
 
     unmet: tuple[Phrase, ...]  # terms that the hypothesis does not contain yet
     partial: Phrase  # the longest prefix of an unmet term that the hypothesis ends with
     ended: Phrase  # the term that the newest token completes, unless its last character is unspaced
-    stops: int  # number of sentence ends so far
+    stops: int  # number of sentence-final tokens so far
 
 
 class TokenKinds(NamedTuple):
-    """Properties of all tokens in the vocabulary, as masks of shape (V,)."""
+    """Properties of all tokens in the vocabulary, as boolean arrays of shape (V,)."""
 
     begins_inside: NDArray[np.bool_]  # the first character is a letter or digit
     ends_unspaced: NDArray[np.bool_]  # the last character is Chinese or Japanese
@@ -38,14 +40,20 @@ class TokenKinds(NamedTuple):
 
 
 class Terms:
-    """The terms that one translation must contain; a term required twice is listed twice.
+    """The terms that one translation must contain.
 
-    If a model does not expect a term, it tends to append the term to a complete translation. A
-    hypothesis that lacks a term must therefore contain fewer sentence ends than the source.
+    If a translation must contain a term twice, the term is listed twice. Because models tend to
+    append an unlikely term to a translation that is already complete, the number of sentence-final
+    tokens is limited in hypotheses that lack a term.
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], kinds: TokenKinds, max_stops: int):
-        """`max_stops`: maximum number of sentence ends in a hypothesis that lacks a term."""
+        """
+        Args:
+            phrases: the token ids of each term.
+            max_stops: the maximum number of sentence-final tokens in a hypothesis that lacks a
+                term.
+        """
         self.phrases = sorted(map(tuple, phrases))
         self.kinds, self.max_stops = kinds, max_stops
         self.tokens = sum(map(len, self.phrases))
@@ -53,16 +61,16 @@ class Terms:
         self._after: dict[tuple[State, int], State] = {}
 
     def among(self, tokens: NDArray[np.int64]) -> "Terms":
-        """Returns the same terms with each token replaced by its index in a shortlist."""
+        """Returns a copy of the terms with each token id replaced by its shortlist index."""
         places = [np.searchsorted(tokens, phrase).tolist() for phrase in self.phrases]
         kinds = TokenKinds(*(of_all[tokens] for of_all in self.kinds))
         return Terms(places, kinds, self.max_stops)
 
     def after(self, state: State, token: int) -> State:
-        """Returns the state that follows `state` if `token` is appended to the hypothesis.
+        """Returns the state that a hypothesis in `state` has after `token` is appended to it.
 
-        A term is met as soon as it is complete, but becomes unmet again if the next token adds a
-        letter or digit to it, even if the term ends in a symbol, such as "C++".
+        A term is met as soon as it is complete. A complete term becomes unmet again if the next
+        token begins with a letter or digit, even if the term ends with a symbol, as in "C++".
         """
         key = state, token
         if key not in self._after:
@@ -83,15 +91,16 @@ class Terms:
         return State(unmet[:at] + unmet[at + 1 :], (), ended, stops)
 
     def bank(self, state: State) -> int:
-        """Returns the bank of a hypothesis: the number of term tokens that it contains."""
+        """Returns a hypothesis's bank, which is the number of term tokens that it contains."""
         return self.tokens - sum(map(len, state.unmet)) + len(state.partial)
 
     def next_tokens(self, state: State, is_last: bool) -> list[int]:
         """Returns the tokens that begin or continue an unmet term.
 
-        If the hypothesis has all terms, returns EOS at the last step and after a term to which the
-        next token could add a letter, otherwise []. A translation with all terms is therefore
-        always found.
+        If the hypothesis contains all required terms, returns EOS in two cases: at the last step,
+        and directly after a term that the next token could extend by a letter. At other steps,
+        returns no tokens for a hypothesis that contains all required terms. These rules guarantee
+        that the search finds a translation with all required terms.
         """
         if not state.unmet:
             return [EOS_ID] if state.ended or is_last else []
@@ -107,16 +116,21 @@ class Terms:
 
 
 class TermBanks:
-    """Selects W live hypotheses for each sentence, so that each bank gets a share of the beam."""
+    """Selects W live hypotheses for each sentence, and gives each bank a share of the beam."""
 
     def __init__(self, terms: Sequence[Terms], max_lengths: Sequence[int], width: int):
-        """`terms`, `max_lengths`: one per sentence. `width`: W, greater than `Terms.tokens`."""
+        """
+        Args:
+            terms: the required terms of each sentence.
+            max_lengths: the maximum length of each sentence's translation in tokens.
+            width: the beam width W, which must exceed each sentence's `Terms.tokens`.
+        """
         self.terms, self.max_lengths, self.width = list(terms), list(max_lengths), width
         self.states = [[each.start] * width for each in terms]
         self.taken = 0  # number of steps taken
 
     def next_tokens(self) -> NDArray[np.int64]:
-        """Returns additional tokens to consider for each hypothesis, padded: (b, W, A)."""
+        """Returns the additional tokens with which to continue each hypothesis, (b, W, A)."""
         self.taken += 1
         each = [
             [terms.next_tokens(state, self.taken == limit) for state in states]
@@ -130,17 +144,19 @@ class TermBanks:
     def choose(
         self, values: NDArray[np.float32], parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """Returns the candidates to keep, and the `best` argument of `_Beams.advance`.
+        """Selects the candidates to keep, and returns the arguments for `_Beams.advance`.
 
         Args:
-            values, parents, tokens: (b, M) each, the log-probabilities, parents and tokens of all
-                candidates, most likely first; duplicate candidates are adjacent.
+            values, parents, tokens: arrays of shape (b, M) with the log-probability, parent and
+                token of each candidate, sorted by descending log-probability. Duplicate candidates
+                must be adjacent.
 
         Returns:
-            The values, parents and tokens (b, 2 W) of the W live hypotheses and of the hypotheses
-            that end, most likely first. The fourth array (b,) contains the highest log-probability
-            among a sentence's live hypotheses with all terms, or, if there are none, among all its
-            live hypotheses.
+            Three arrays of shape (b, 2 W) with the values, parents and tokens of the W live
+            hypotheses and of the hypotheses that end, and the argument `best` of shape (b,). `best`
+            is the highest log-probability among a sentence's live hypotheses with all required
+            terms. If no live hypothesis contains all required terms, `best` is the highest
+            log-probability among all live hypotheses of the sentence.
         """
         is_end = tokens == EOS_ID
         banks, values = self._banks(parents, tokens), values.copy()
@@ -157,7 +173,7 @@ class TermBanks:
     def _are_ruled_out(
         self, parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Returns a mask (b, M) of the candidates that are duplicates or end too early."""
+        """Returns a (b, M) mask of candidates that are duplicates or end a sentence too early."""
         lacks, may_stop = self._of_states(
             lambda terms, state: (len(state.unmet), state.stops < terms.max_stops), parents
         )
@@ -167,7 +183,7 @@ class TermBanks:
         return too_early
 
     def _banks(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the bank of each candidate: (b, M)."""
+        """Returns the bank of each candidate as an array of shape (b, M)."""
         free, ended = self._of_states(
             lambda terms, state: (terms.bank(state._replace(partial=())), len(state.ended)), parents
         )
@@ -185,7 +201,7 @@ class TermBanks:
     def _of_states(
         self, facts: Callable[[Terms, State], tuple[int, int]], parents: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Applies `facts` to each candidate's parent; returns its two results, (b, M) each."""
+        """Calls `facts` for each candidate's parent; returns both results as (b, M) arrays."""
         each = np.array(
             [
                 [facts(terms, state) for state in states]
@@ -196,16 +212,17 @@ class TermBanks:
         return first, second
 
     def _are_next(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Compares each candidate's token with the next tokens of its parent: (b, M, A) bool."""
+        """Compares each candidate's token with its parent's next tokens, (b, M, A) bool."""
         return np.take_along_axis(self._next, parents[..., None], 1) == tokens[..., None]
 
     def _shared_out(
         self, are_live: NDArray[np.bool_], banks: NDArray[np.int64], sizes: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Returns a mask (b, M) of the candidates that stay live.
+        """Returns a (b, M) mask of the candidates that become live hypotheses.
 
-        The most likely candidates of each bank stay live, up to the bank's share of the beam. If a
-        bank has fewer candidates, the most likely candidates of other banks fill the beam.
+        The most likely candidates of each bank become live hypotheses until the bank's share of the
+        beam is full. If a bank has fewer candidates than its share, the most likely candidates of
+        the other banks fill the beam.
         """
         taken = np.zeros_like(are_live)
         for bank in range(sizes.max() + 1):
@@ -218,12 +235,13 @@ class TermBanks:
     def follow(
         self, parents: NDArray[np.int64], tokens: NDArray[np.int64], kept: NDArray[np.int64]
     ) -> None:
-        """Updates the states after the search has decided which hypotheses to keep.
+        """Updates the hypotheses' states after the search has decided which hypotheses to keep.
 
         Args:
-            parents, tokens: (b, W) each, the parents and newest tokens of the hypotheses that the
-                search has kept, for the sentences that stay in the batch.
-            kept: indices of the sentences that stay, in the previous batch.
+            parents, tokens: arrays of shape (b, W) with the parent and newest token of each
+                hypothesis that the search has kept. Both arrays contain only the sentences that
+                remain in the batch.
+            kept: the indices, in the previous batch, of the sentences that remain in the batch.
         """
         self.terms = [self.terms[i] for i in kept]
         self.max_lengths = [self.max_lengths[i] for i in kept]

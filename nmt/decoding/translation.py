@@ -9,22 +9,23 @@ from itertools import chain, pairwise, zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-# The characters of Chinese and Japanese, which have no spaces between sentences: punctuation, kana,
-# bopomofo, ideographs, full-width and half-width forms.
+# The characters of Chinese and Japanese, which are written without spaces between sentences:
+# punctuation, kana, bopomofo, ideographs, full-width and half-width forms.
 UNSPACED = (
     "[\u3001-\u3020\u3030-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003ffff]"
 )
 
-Links = list[tuple[int, int]]  # pairs (source word, target word), numbered from 0
+Links = list[tuple[int, int]]  # a word alignment: pairs (source word, target word), from 0
 Term = tuple[str, str]  # (source term, target term), see nmt.decoding.glossary
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The cross-attention weights of a translation, or of the translation of one part of a text.
+    """The cross-attention weights between a source, or one part of a source, and its translation.
 
-    See `nmt.decoding.alignment`. Pieces are tokens as strings (see `Tokenizer.pieces`).
+    `nmt.decoding.alignment` describes the weights. Pieces are the string forms of tokens; see
+    `Tokenizer.pieces`.
     """
 
     source_pieces: list[str]  # (S), </s> last
@@ -34,7 +35,9 @@ class Attention:
 
 @dataclass(frozen=True, repr=False)
 class Translation:
-    """A translation of a text. Long texts are translated in parts, whose translations are joined.
+    """The translation of a text, with its scores and tokens.
+
+    Long texts are translated in parts, whose translations are joined.
 
     `str(translation)` returns the translated text.
     """
@@ -44,10 +47,10 @@ class Translation:
     log_probability: float  # natural log, summed over `tokens`
     tokens: list[int]  # token ids, including the EOS of each finished part
     parts: int  # number of parts that the source was split into; 0 if the source has no text
-    alignment: Links | None = None  # word links, with `align`; see nmt.decoding.alignment
+    alignment: Links | None = None  # only with `align`; see nmt.decoding.alignment
     pieces: list[str] = field(default_factory=list)  # `tokens` as strings
     token_log_probabilities: list[float] = field(default_factory=list)  # one per token
-    attention: list[Attention] | None = None  # with `attention`; one per part
+    attention: list[Attention] | None = None  # only with `attention`; one per part
     # the other n-best translations, best first
     alternatives: list["Translation"] = field(default_factory=list)
     unmet_terms: list[Term] = field(default_factory=list)  # glossary terms that `text` lacks
@@ -80,8 +83,8 @@ EMPTY = Translation("", 0.0, 0.0, [], 0)
 def length_penalty(n_tokens: float, alpha: float) -> float:
     """Returns the length penalty, by which a hypothesis's log-probability is divided.
 
-    Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha, where n is the length in tokens, including EOS
-    but not BOS.
+    The length penalty of Wu et al. (2016, Eq. 14) is ((5 + n) / 6) ** alpha, where n is the length
+    in tokens, including EOS but not BOS.
     """
     try:
         return float(((5 + n_tokens) / 6) ** alpha)
@@ -92,9 +95,9 @@ def length_penalty(n_tokens: float, alpha: float) -> float:
 def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
     """Joins the n-best lists of consecutive parts into one n-best list.
 
-    The n-th entry joins the n-th best translations of all parts. If the list of a part is shorter,
-    its last entry is repeated. Scores and log-probabilities are summed, so the joined list is also
-    sorted by score.
+    The n-th translation in the result joins the n-th best translations of all parts. If a part has
+    fewer than n translations, its last translation is used instead. Scores and log-probabilities
+    are summed over the parts, so the result is also sorted by score.
     """
     parts = [part for part in parts if part[0].parts]
     if len(parts) <= 1:
@@ -106,7 +109,7 @@ def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
 
 
 def different(translations: Sequence[Translation]) -> list[Translation]:
-    """Removes each translation that has the same text as an earlier translation."""
+    """Removes every translation whose text equals the text of an earlier translation."""
     first: dict[str, Translation] = {}
     for each in translations:
         first.setdefault(each.text, each)
@@ -139,15 +142,15 @@ def _joined_texts(texts: list[str]) -> str:
 
 
 def _joined_attention(parts: list[Translation]) -> list[Attention] | None:
-    """Returns the attention weights of all parts, or None if a part has none."""
+    """Returns the attention weights of all parts, or None if any part has no attention weights."""
     each = [part.attention for part in parts if part.attention is not None]
     return list(chain(*each)) if len(each) == len(parts) else None
 
 
 def _joined_links(parts: list[Translation], text: str) -> Links | None:
-    """Joins the word links of all parts; returns None if a part has none.
+    """Joins the word alignments of all parts, or returns None if any part has no word alignment.
 
-    In the result, target words are numbered within the whole text.
+    In the joined word alignment, target words are numbered within the whole translation.
     """
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     joined: Links = []

@@ -1,4 +1,4 @@
-"""Splits texts that exceed the maximum length, at sentence ends, at spaces or between tokens."""
+"""Splits overlong texts into parts at sentence ends, at spaces or between tokens."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,15 +10,16 @@ _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s
 
 
 def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
-    """Returns `texts` as a list, after checking that all items are strings.
+    """Converts `texts` to a list, and checks that all items are strings.
 
     Args:
-        name: name of the parameter, for the error message.
-        others: other accepted types, for the error message, such as "a string or ".
+        name: the parameter's name for error messages.
+        others: the text that an error message inserts before "a list of strings", such as
+            "a string or ".
 
     Raises:
-        ArgumentError: the value of `texts` is a single string, a set, a mapping or not iterable, or
-            an item is not a string.
+        ArgumentError: `texts` is a single string, a set or a mapping, `texts` is not iterable, or
+            one of its items is not a string.
     """
     try:
         is_other = isinstance(texts, str | bytes | set | frozenset | Mapping)
@@ -35,7 +36,10 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
 
 
 def refuse_no_text(text: str, name: str, which: str = "") -> None:
-    """Raises ArgumentError, with `which` and `name` in the message, if `text` is not a string."""
+    """Raises ArgumentError if `text` is not a string.
+
+    The error message contains `which` and `name`.
+    """
     if not isinstance(text, str):
         raise ArgumentError(f"{which}{{{name}}} must be a string, not {{}}.", type(text).__name__)
 
@@ -44,19 +48,22 @@ class Cutter:
     """Converts texts to token ids, and splits long texts into parts of limited length.
 
     Args:
-        max_part: maximum length of a part in tokens, excluding EOS.
+        max_part: the maximum length of a part in tokens, excluding EOS.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_part: int):
         self.tokenizer, self.max_part = tokenizer, max_part
 
     def cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
-        """Returns the token ids of each sentence's parts, without EOS; [] for an empty sentence."""
+        """Returns the token ids of each sentence's parts, without EOS.
+
+        An empty sentence has no parts.
+        """
         texts = [self.tokenizer.normalize(sentence) for sentence in sentences]
         return list(map(self._parts, texts, self.tokenizer.encode_batch(texts)))
 
     def _parts(self, text: str, ids: list[int]) -> list[list[int]]:
-        """Returns the ids of `text`, split into parts of at most `max_part` tokens."""
+        """Returns the token ids of `text`, split into parts of at most `max_part` tokens."""
         if len(ids) <= self.max_part:
             return [ids] if ids else []
         tag, rest = self.tokenizer.split_tag(text)  # such as <2de>; every part needs it
@@ -76,7 +83,7 @@ class Cutter:
         ]
 
     def prefixes(self, prefix: str | Sequence[str], n: int) -> list[list[int]]:
-        """Returns the token ids of the prefixes of n translations.
+        """Returns the token ids of n prefixes. If `prefix` is a string, it is used n times.
 
         Raises:
             ArgumentError: the number of prefixes is not n, or a prefix exceeds `max_part` tokens.
@@ -101,15 +108,15 @@ class Cutter:
 
 
 def cut_once(text: str) -> list[str]:
-    """Splits a text into sentences, or a single sentence at the space nearest to its middle."""
+    """Splits a text into sentences, or splits a single sentence at the space nearest its middle."""
     texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
     return texts if len(texts) > 1 else _halves(text)
 
 
 def _halves(text: str) -> list[str]:
-    """Strips a text and splits it at the space nearest to its middle, if there is a space.
+    """Strips a text and, if it contains a space, splits it at the space nearest its middle.
 
-    For example, "to be or not" -> ["to be", "or not"].
+    For example, "to be or not" becomes ["to be", "or not"].
     """
     text = text.strip(" ")
     middle = len(text) // 2

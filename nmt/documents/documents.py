@@ -1,7 +1,7 @@
 """Translates whole documents sentence by sentence and preserves their paragraphs.
 
-Each line is one paragraph. Indentation and blank lines are preserved. If a document has line breaks
-within sentences, join its lines first.
+Each line of a document is one paragraph. Indentation and blank lines are preserved. If a document
+contains line breaks within sentences, join the lines of each paragraph before translation.
 """
 
 import re
@@ -23,11 +23,11 @@ class Document:
     """Splits a document into sentences and joins their translations.
 
     Args:
-        language: language of the text, such as "de", which determines how the text is split.
+        language: the language of the text, such as "de", which determines where sentences end.
 
     Attributes:
-        paragraphs: one `Passage` per line of the document. The tag at the start of the document
-            also applies to lines without a tag.
+        paragraphs: one `Passage` per line of the document. A target-language tag at the start of
+            the document also applies to all lines without a tag.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str):
@@ -37,14 +37,14 @@ class Document:
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences of all paragraphs, in order."""
+        """The sentences of all paragraphs, in document order."""
         return [each for paragraph in self.paragraphs for each in paragraph.sentences]
 
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of `sentences` into an n-best list for the document.
 
-        Each translation has as many lines as the document. In the word-alignment links, words are
-        numbered across all lines.
+        Each translation has as many lines as the document. In word alignments, words are numbered
+        from the start of the document, not from the start of each line.
         """
         rest, before, of_lines = iter(found), 0, []
         for line, paragraph in zip(self._lines, self.paragraphs, strict=True):
@@ -62,7 +62,7 @@ class Document:
 
 
 def indentation(line: str) -> str:
-    """Returns the white space before the first word of a line, without byte order marks."""
+    """Returns the white space before the first word of a line, excluding byte order marks."""
     return _INDENTATION.match(line)[0].replace("\ufeff", "") if line.strip() else ""  # type: ignore[index]
 
 
@@ -77,10 +77,11 @@ def translate_documents(
     """Returns the n-best translations of each document; see `Document` and `Translator.n_best`.
 
     Args:
-        prefix: one prefix for all translations, or one per document.
+        prefix: one prefix for all translations, or a list with one prefix per document.
 
     Raises:
-        ArgumentError: the numbers of prefixes and documents differ. See also `Translator.n_best`.
+        ArgumentError: the number of prefixes differs from the number of documents. For other
+            errors, see `Translator.n_best`.
     """
     language = translator.config.data.source_language
     documents = [Document(text, translator.tokenizer, language) for text in texts]

@@ -1,11 +1,12 @@
-"""Translates the text of HTML and XML and keeps everything else unchanged.
+"""Translates the text in HTML and XML, and keeps everything else unchanged.
 
 Each block (for example a paragraph, table cell, list item or heading) is translated separately,
 sentence by sentence. Word alignment determines where inline tags are placed in the translation (see
 `nmt.documents.tags`). In XML, elements next to text are inline, and all other elements are blocks.
-Entities in the text are decoded, and the characters &, < and > are escaped in translations. The
-following are not translated: attributes, comments, CDATA sections, declarations, and the content of
-elements such as `code` and of elements with translate="no" or the class notranslate.
+Entities in the text are decoded, and the characters &, < and > are escaped in translations.
+Attributes, comments, CDATA sections and declarations are not translated. The content of elements
+such as `code`, and of elements with translate="no" or the class notranslate, is not translated
+either.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +26,9 @@ Form = Literal["html", "xml"]
 
 
 def _runs(tokens: list[Token]) -> list[list[Token]]:
-    """Splits tokens into lists that are translated separately and whose tags match.
+    """Splits tokens into lists that are translated separately and contain only matching tags.
 
-    A tag without a matching tag in its list becomes a list by itself.
+    A tag that has no matching tag in the same list becomes a separate list.
     """
     blocks: list[list[Token]] = [[]]
     for token in tokens:
@@ -52,7 +53,7 @@ def _runs(tokens: list[Token]) -> list[list[Token]]:
 
 
 def _partners(run: list[Token]) -> dict[int, int]:
-    """Maps the index of each tag to the index of its matching tag, if `run` contains both."""
+    """Maps the index of each tag to the index of its matching tag, if `run` contains both tags."""
     partners: dict[int, int] = {}
     opened: list[int] = []
     names: dict[str, int] = {}  # number of open elements with each name
@@ -71,10 +72,10 @@ def _partners(run: list[Token]) -> dict[int, int]:
 
 
 class _Unit:
-    """A sequence of text and tags that is translated separately.
+    """A sequence of text and tags that is translated independently of the rest of the document.
 
     Attributes:
-        text: the text without tags; empty if there are no words.
+        text: the unit's text without tags, which is empty if the unit contains no words.
     """
 
     def __init__(self, run: list[Token], line: int):
@@ -103,7 +104,7 @@ class _Unit:
         return self.passage.joined([[next(found)] for _ in self.passage.sentences])[0]
 
     def written(self, found: Iterator[Translation]) -> str:
-        """Returns the markup of the unit with its text translated."""
+        """Returns the unit's markup with the translation in place of the text."""
         if not self.passage:
             return self.before
         best = self.translation(found)
@@ -111,7 +112,7 @@ class _Unit:
         return self.before + marked_up + self.after
 
     def _read(self, run: list[Token]) -> None:
-        """Sets `text` and `root` from the tokens of the unit."""
+        """Sets `text` and `root` to the content of the unit's tokens."""
         opened, texts, length = [self.root], list[str](), 0
         is_space = is_after_point = False  # both since the last word
         is_beside_space, unseen = False, list[Point]()  # is_beside_space: since the last token
@@ -149,7 +150,7 @@ class _Unit:
 
 
 def _give_space_to_text(points: list[Point]) -> None:
-    """Moves the space of the last point with `space_before` into the text before that point."""
+    """Finds the last point with `space_before`, and moves its space into the preceding text."""
     for last in reversed(range(len(points))):
         if points[last].space_before:
             points[last].space_before = False
@@ -159,7 +160,7 @@ def _give_space_to_text(points: list[Point]) -> None:
 
 
 def _without_empty(run: list[Token]) -> list[Token]:
-    """Replaces each element without words with a single token."""
+    """Replaces each element that contains no words with a single token."""
     partners = _partners(run)
     words = list(accumulate(bool(words_of(token)) for token in run))
     found, at = [], 0
@@ -177,11 +178,11 @@ def _without_empty(run: list[Token]) -> list[Token]:
 class Markup:
     """Splits HTML or XML into sentences and inserts their translations into the markup.
 
-    Use this class to translate sentences of several documents in the same batch; in all other
-    cases, `translate_markup` is simpler. The sentences must be translated with the option `align`.
+    If you only need the translated markup, `translate_markup` is simpler than this class. The
+    sentences must be translated with the option `align`, because tags are placed by word alignment.
 
     Args:
-        language: language of the text, such as "de", which determines how the text is split.
+        language: the language of the text, such as "de", which determines where sentences end.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str, form: Form = "html"):
@@ -196,18 +197,18 @@ class Markup:
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences to translate, in order."""
+        """The sentences to translate, in document order."""
         return [each for unit in self._units if unit.passage for each in unit.passage.sentences]
 
     def written(self, found: Sequence[Translation]) -> str:
-        """Returns the markup with the translations of `sentences`."""
+        """Returns the markup with the translations of `sentences` in place of the sentences."""
         rest = iter(found)
         return "".join(unit.written(rest) for unit in self._units)
 
     def doubtful_lines(self, found: Sequence[Translation]) -> list[int]:
-        """Returns the line numbers of passages with suspicious translations.
+        """Returns the line numbers of passages whose translations are suspicious.
 
-        See `nmt.documents.doubtful`.
+        `nmt.documents.doubtful` defines suspicious translations.
         """
         rest = iter(found)
         return [
@@ -217,7 +218,7 @@ class Markup:
         ]
 
     def lost_lines(self, found: Sequence[Translation]) -> list[int]:
-        """Returns the line numbers of passages with a sentence whose translation is empty."""
+        """Returns the line numbers of passages in which a sentence has an empty translation."""
         rest = iter(found)
         return [
             unit.line
@@ -226,7 +227,7 @@ class Markup:
         ]
 
     def unmet_terms(self, found: Sequence[Translation]) -> list[tuple[int, Term]]:
-        """Returns the glossary terms that translations lack, with the line numbers of passages."""
+        """Returns a (line number, term) pair for each glossary term that a translation lacks."""
         rest = iter(found)
         return [
             (unit.line, term)
@@ -243,12 +244,13 @@ def translate_markup(
     *,
     form: Form = "html",
 ) -> list[str]:
-    """Translates HTML or XML documents or fragments.
+    """Translates HTML or XML documents or fragments, and returns the translated markup.
 
-    Plain text without tags is translated line by line, as with `Document`.
+    Plain text without tags is translated line by line, in the same way as with `Document`.
 
     Raises:
-        ArgumentError: the argument `texts` is not a list of strings. See also `Translator.n_best`.
+        ArgumentError: the argument `texts` is not a list of strings. For other errors, see
+            `Translator.n_best`.
     """
     aligned = SearchOptions.of(options, {"align": True, "n_best": 1})
     language = translator.config.data.source_language

@@ -1,7 +1,7 @@
-"""Splits HTML and XML into tokens: text, tags, elements that stay untranslated, and other markup.
+"""Splits HTML and XML into tokens, which are text, tags, untranslated elements and other markup.
 
-Invalid markup is treated as text, and incomplete markup at the end is kept unchanged. Scanning
-takes linear time, even for hostile input.
+Invalid markup is treated as text. Incomplete markup at the end of a document is kept unchanged.
+Splitting takes linear time, even for malicious input.
 """
 
 import html
@@ -35,7 +35,7 @@ _LONG_NUMBER = re.compile("&#[0-9]{1000,}")  # never a valid character reference
 
 @dataclass
 class Token:
-    """A token of HTML or XML: text, a tag, or other markup."""
+    """A token of HTML or XML, which is text, a tag, or other markup."""
 
     kind: Kind
     raw: str  # the original markup
@@ -61,10 +61,12 @@ def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
     """Returns a pattern that matches one complete token.
 
     Args:
-        letter: pattern of the first letter of an element name.
-        others: pattern of comments, processing instructions and document type declarations.
-        not_bogus: more alternatives of the pattern, such as "|DOCTYPE", for text after "<!" that
-            does not begin a bogus comment. A bogus comment ends at the first ">".
+        letter: a regular expression for the first letter of an element name.
+        others: a regular expression for comments, processing instructions and document type
+            declarations.
+        not_bogus: additional alternatives of a regular expression, such as "|DOCTYPE". A "<!" that
+            is followed by one of the alternatives does not begin a bogus comment. In the HTML
+            standard, a bogus comment is an invalid comment that ends at the first ">".
     """
     return re.compile(
         rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"
@@ -89,7 +91,7 @@ _ENDS = {
 
 
 def _scanned(text: str, is_xml: bool) -> Iterator[Token]:
-    """Splits markup into tokens, whose `raw` strings concatenate to the whole text."""
+    """Splits markup into tokens, so that joining their `raw` strings gives the whole text."""
     at = 0
     while found := _PATTERNS[is_xml].match(text, at):
         yield (token := _token(found, is_xml))
@@ -101,7 +103,7 @@ def _scanned(text: str, is_xml: bool) -> Iterator[Token]:
 
 
 def _end_of_content(name: str, text: str, at: int) -> int:
-    """Returns the index of the end tag of an element whose content cannot contain tags."""
+    """Finds the end tag of an element whose content cannot contain tags, and returns its index."""
     if name == "script":
         return _end_of_script(text, at)
     end = _ENDS[name].search(text, at)
@@ -109,9 +111,9 @@ def _end_of_content(name: str, text: str, at: int) -> int:
 
 
 def _end_of_script(text: str, at: int) -> int:
-    """Returns the index of a script's end tag, following the HTML standard's "script data" states.
+    """Returns the index of a script's end tag, as defined by HTML's "script data" states.
 
-    Between <!-- and -->, a <script> tag and its </script> tag are part of the content.
+    Between <!-- and -->, a <script> tag and its </script> tag are part of the script's content.
     """
     is_escaped = is_nested = False
     while found := _ENDS["script"].search(text, at):
@@ -144,7 +146,7 @@ def _token(found: re.Match[str], is_xml: bool) -> Token:
 
 
 def _is_kept(attributes: str) -> bool:
-    """Returns whether an element's attributes forbid its translation."""
+    """Returns whether an element's attributes forbid the translation of the element."""
     given = {}
     for each in _ATTRIBUTES.findall(attributes):
         name, _, value = each.partition("=")
@@ -153,7 +155,7 @@ def _is_kept(attributes: str) -> bool:
 
 
 def tokens_of(text: str, is_xml: bool) -> list[Token]:
-    """Returns the tokens of markup; each untranslated element is a single token."""
+    """Splits markup into tokens, with a single token for each untranslated element."""
     tokens = _without_kept([token for token in _scanned(text, is_xml) if token.raw])
     if all(token.kind == "text" for token in tokens):  # splits plain text into lines
         parts = re.split(r"(\n)", text)
@@ -165,7 +167,10 @@ def tokens_of(text: str, is_xml: bool) -> list[Token]:
 
 
 def _without_kept(tokens: list[Token]) -> list[Token]:
-    """Replaces each untranslated element with one token; unclosed elements extend to the end."""
+    """Replaces each untranslated element with a single token.
+
+    An untranslated element without an end tag extends to the end of the document.
+    """
     found, at = [], 0
     while at < len(tokens):
         begin, at = at, at + 1
@@ -189,7 +194,7 @@ def _without_kept(tokens: list[Token]) -> list[Token]:
 
 
 def _without_entities(token: Token) -> list[Token]:
-    """Splits text at entities that XML does not predefine, and keeps these entities unchanged."""
+    """Splits a text token at entities that XML does not predefine, and keeps them unchanged."""
     if token.kind != "text":
         return [token]
     parts = enumerate(_ENTITY.split(token.raw))
@@ -197,7 +202,7 @@ def _without_entities(token: Token) -> list[Token]:
 
 
 def _find_inline(tokens: list[Token]) -> None:
-    """Sets `is_inline` of XML tags, which is True if the parent element also contains text."""
+    """Sets `is_inline` of each XML tag to True if the parent element also contains text."""
     has_text, children = [False], [list[Token]()]
     for token in tokens:
         if token.kind == "close" and len(children) > 1:
@@ -219,15 +224,15 @@ def _set_inline(tokens: list[Token], is_inline: bool) -> None:
 
 
 def words_of(token: Token) -> str:
-    """Returns a token's normalized text with decoded entities, or "" for a token without words."""
+    """Returns a token's normalized text with decoded entities, or "" if it contains no words."""
     return normalize(unescaped(token.raw)) if token.kind == "text" else ""
 
 
 def unescaped(raw: str) -> str:
-    """Decodes entities; numeric references with too many digits for Python become U+FFFD."""
+    """Decodes entities. Numeric references that are too long for Python to parse become U+FFFD."""
     return html.unescape(_LONG_NUMBER.sub("&#0", raw))
 
 
 def raw_of(run: list[Token]) -> str:
-    """Returns the original markup of the tokens."""
+    """Joins the original markup of the tokens."""
     return "".join(token.raw for token in run)

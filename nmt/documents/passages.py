@@ -14,7 +14,7 @@ Progress = Callable[[int], object]  # called with the number of newly translated
 
 
 class Translates(Protocol):
-    """The part of the interface of `Translator` that this module uses."""
+    """The members of `Translator` that this module uses."""
 
     tokenizer: Tokenizer
     config: Config
@@ -31,19 +31,19 @@ class Translates(Protocol):
 
 
 class Passage:
-    """A line, a paragraph, or a part of a long line.
+    """A text to translate, which is a line, a paragraph, or a part of a long line.
 
-    For a multilingual model, the text begins with a tag for the target language, such as <2de>. The
-    tag is copied to the start of every sentence.
+    If the model is multilingual, the text begins with a target-language tag, such as <2de>. The
+    target-language tag is copied to the start of every sentence.
 
     Args:
-        tag: the tag to use if the text does not begin with a tag; may be empty.
-        language: language of the text, which determines how the text is split into sentences, or
-            None for a text that is a single sentence.
+        tag: the target-language tag to use if the text does not begin with one, or "" for no tag.
+        language: the language of the text, which determines how the text is split into sentences.
+            If `language` is None, the whole text is treated as a single sentence.
 
     Attributes:
-        sentences: the sentences, each beginning with the tag.
-        tag: the tag at the start of every sentence; may be empty.
+        sentences: the passage's sentences, each with the target-language tag at its start.
+        tag: the target-language tag at the start of every sentence, or "" if there is no tag.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, tag: str = "", language: str | None = None):
@@ -60,9 +60,10 @@ class Passage:
         self.sentences = [self.tag + sentence for sentence in sentences]
 
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
-        """Joins the n-best translations of the sentences into an n-best list, best first.
+        """Joins the n-best translations of the sentences into an n-best list for the passage.
 
-        In the word-alignment links, words are numbered within the whole text and its translation.
+        In word alignments, source words are numbered from the start of the passage, and target
+        words are numbered from the start of the passage's translation.
         """
         before, parts = self._own_words, []
         for sentence, translations in zip(self._sentences, found, strict=True):
@@ -71,12 +72,11 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """Returns a sentence's translation with alignment links for the whole text.
-
-        Source word indices are converted from positions in the sentence to positions in the text.
+        """Returns a sentence's translation with source words numbered within the whole text.
 
         Args:
-            before: number of words in the text before the sentence.
+            found: the translation, with source words numbered within the sentence.
+            before: the number of words in the text before the sentence.
         """
         links = [
             (source if source < self._tag_words else source - self._tag_words + before, target)
@@ -87,7 +87,7 @@ class Passage:
 
 
 def later(found: Translation, words: int) -> Translation:
-    """Returns the translation with `words` added to the source word index of each link."""
+    """Returns the translation with `words` added to each source word index in its alignment."""
     if found.alignment is None:
         return found
     return replace(found, alignment=[(source + words, to) for source, to in found.alignment])
@@ -106,14 +106,15 @@ def translate_passages(
     prefixes: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> list[list[list[Translation]]]:
-    """Translates the sentences of all passages together.
+    """Translates the sentences of all passages in a single call of `Translator.n_best`.
 
     Args:
-        prefixes: one prefix per passage, for the first sentence of the passage, or None.
+        prefixes: one prefix per passage, which applies to the first sentence of the passage. If
+            `prefixes` is None, no prefixes are used.
         progress: see `Translator.n_best`.
 
     Returns:
-        For each passage, a list with the n-best list of each sentence.
+        One list per passage, which contains the n-best list of each of the passage's sentences.
     """
     sentences = [sentence for passage in passages for sentence in passage.sentences]
     forced: str | list[str] = ""

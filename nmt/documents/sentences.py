@@ -1,11 +1,12 @@
 """Splits text into sentences with rules for punctuation and abbreviations.
 
-A sentence ends after `.`, `!`, `?` or an ellipsis and any closing quotes or brackets, if white
-space follows and the next character is not a lowercase letter, comma, semicolon, colon or dash. A
-full stop does not end a sentence in three cases: after single letters (as in "U.S." and "e.g."),
-after common abbreviations, and after a number of one or two digits in languages that write ordinals
-with a full stop. Chinese and Japanese full stops need no white space after them. In doubtful cases,
-the text is not split, because half a sentence is harder to translate than two sentences together.
+A sentence ends with `.`, `!`, `?` or an ellipsis, which may be followed by closing quotation marks
+or brackets, and which must be followed by white space. The first character after the white space
+must not be a lowercase letter, comma, semicolon, colon or dash. A full stop does not end a sentence
+in three cases: after single letters (as in "U.S." and "e.g."), after common abbreviations, and
+after a number of one or two digits in languages that write ordinal numbers with a full stop.
+Chinese and Japanese full stops need not be followed by white space. In doubtful cases, the text is
+not split, because half a sentence is harder to translate than two sentences at once.
 """
 
 import re
@@ -17,7 +18,7 @@ _END = re.compile(
     re.DOTALL,
 )
 _LAST_WORD = re.compile(r"[^\s(\[\"'“”„»«/]+$")
-# Words whose full stop does not end a sentence
+# Abbreviations in lowercase; a full stop after an abbreviation does not end a sentence
 _ABBREVIATIONS = (
     # English
     "mr mrs ms dr prof rev hon gen col capt lt sgt st mt ft vs cf approx fig figs eq eqs "
@@ -39,10 +40,11 @@ _SHORT_NUMBER = re.compile(r"\d{1,2}$")
 
 
 def split_sentences(text: str, language: str = "") -> list[str]:
-    """Splits a text into sentences, each with the white space that follows it.
+    """Splits a text into sentences, and keeps the white space after each sentence.
 
     Args:
-        language: language of the text, such as "de", which decides whether "3." may be an ordinal.
+        language: the language of the text, such as "de", which determines whether "3." can be an
+            ordinal number.
 
     >>> split_sentences("Dr. Smith reads. He reads a lot.")
     ['Dr. Smith reads. ', 'He reads a lot.']
@@ -56,7 +58,7 @@ def split_sentences(text: str, language: str = "") -> list[str]:
 
 
 def _is_end(text: str, begin: int, end: re.Match[str], language: str) -> bool:
-    """Returns whether the sentence that begins at `begin` ends at the match `end`."""
+    """Returns whether the sentence that starts at index `begin` ends with the match `end`."""
     following = text[end.end()]
     if following.islower():
         return False

@@ -1,12 +1,15 @@
-"""Places the tags of a source text in its translation by word alignment.
+"""Uses word alignment to place the tags of a source text in its translation.
 
-Each word of the translation is aligned with one word of the source. An element is placed around the
-longest sequence of target words that are aligned with the element's source words. If no free
-target word is aligned with these source words, the element is placed around the free target word
-nearest to the element's relative position in the source. Siblings never share a word, and children
-stay within their parent. If no word is left for an element, or if the element is nested too deeply,
-the element is placed around the whole translation. Therefore every tag occurs exactly once, and the
-nesting stays valid.
+Each target word is aligned with one source word. A target word is free for an element if no sibling
+element has been placed around it. An element is placed around the longest sequence of free target
+words that are aligned with the element's source words. If no free target word is aligned with the
+element's source words, the element is placed around the free target word that is nearest to the
+element's relative position in the source.
+
+Sibling elements never share a target word, and child elements remain within their parent element.
+If no free target word is left for an element, or if the element is nested more than 32 levels deep,
+the element is placed around the whole translation. Every tag therefore occurs exactly once, and the
+nesting remains valid.
 """
 
 import html
@@ -27,7 +30,7 @@ _DEEPEST = 32  # maximum nesting depth; each level searches all words of its ele
 
 @dataclass
 class Point:
-    """A part of the markup that has no words, such as an image, a comment or an empty element."""
+    """Markup that contains no words, such as an image, a comment or an empty element."""
 
     raw: str
     at: int  # index in the source text
@@ -36,14 +39,20 @@ class Point:
     is_after_space: bool = False  # the space next to the point comes before it in the text
 
     def written(self, is_first: bool) -> str:
-        """Returns the markup with its space, if any; the space is last if `is_first` is true."""
+        """Returns the point's markup with its space, if any.
+
+        The space follows the markup if `is_first` is true, and precedes the markup otherwise.
+        """
         space = " " if self.space_before or (is_first and self.space_after) else ""
         return self.raw + space if is_first else space + self.raw
 
 
 @dataclass
 class Element:
-    """A pair of tags and their content. The root has no tags and contains the whole text."""
+    """A pair of tags and the content between them.
+
+    The root element has no tags and contains the whole text.
+    """
 
     open: str
     begin: int  # index in the source text
@@ -55,22 +64,23 @@ class Element:
 
     @property
     def elements(self) -> list["Element"]:
-        """The children that are elements, not points."""
+        """The children that are elements rather than points."""
         return [child for child in self.children if isinstance(child, Element)]
 
 
 def place(root: Element, source: str, translation: str, links: Links) -> str:
-    """Returns the translation with the tags of its source.
+    """Returns the translation with the tags of its source inserted.
 
     Args:
-        root: the elements and points of `source`; modified in place.
-        links: the word alignment (see `nmt.decoding.alignment`).
+        root: the root element, which contains all elements and points of `source`. The function
+            modifies `root` in place.
+        links: the word alignment of `source` and `translation`; see `nmt.decoding.alignment`.
     """
     return _Placing(root, source, translation, links).markup()
 
 
 class _Text:
-    """A text and the positions of its words."""
+    """A text, and the character indices of its words and letters."""
 
     def __init__(self, text: str):
         self.text = text
@@ -80,7 +90,7 @@ class _Text:
         self.letters = [letter.start() for letter in _LETTER.finditer(text)]
 
     def words(self, begin: int, end: int) -> range:
-        """Returns the range of words that have a character between `begin` and `end`."""
+        """Returns the index range of the words that overlap with `text[begin:end]`."""
         return range(bisect_left(self.ends, begin + 1), bisect_left(self.begins, end))
 
 
@@ -107,7 +117,10 @@ class _Placing:
         return opened + "".join(self._written()) + closed
 
     def _give_words(self, parent: Element) -> list[Element]:
-        """Assigns words of the parent to its children; returns the children without words."""
+        """Divides the target words of `parent` among its child elements.
+
+        Returns the child elements for which no target word is left.
+        """
         begin, end = parent.words
         elements = parent.elements
         if len(elements) == 1 and self._words_of(elements[0]) == self._words_of(parent):
@@ -140,13 +153,15 @@ class _Placing:
         return self.source.words(element.begin, element.end)
 
     def _runs(self, words: range, free: bytearray, begin: int) -> list[range]:
-        """Returns ranges of free target words aligned with `words`, with the longest range last.
+        """Returns the ranges of free target words that are aligned with `words`.
 
-        Ranges of equal length are in reverse text order.
+        The ranges are sorted by length, so that the longest range is last. Ranges of equal length
+        are in reverse text order.
 
         Args:
-            words: indices of source words.
-            free: 1 for each free target word and 0 for each other word, starting at word `begin`.
+            words: the indices of an element's source words.
+            free: one byte per target word, which is 1 if the word is free and 0 otherwise.
+            begin: the index of the target word that the first byte of `free` belongs to.
         """
         linked = sorted(to for word in words for to in self._linked(word, begin, begin + len(free)))
         runs = list[range]()
@@ -160,12 +175,15 @@ class _Placing:
         return sorted(runs, key=lambda run: (len(run), -run.start))
 
     def _linked(self, word: int, begin: int, end: int) -> list[int]:
-        """Returns the target words in the given range that are aligned with source word `word`."""
+        """Returns the target words in range(begin, end) aligned with the source word `word`."""
         linked = self.linked.get(word, [])
         return linked[bisect_left(linked, begin) : bisect_left(linked, end)]
 
     def _nearest(self, child: Element, parent: Element, free: bytearray) -> int | None:
-        """Returns the free word nearest to the child's relative position in `parent`, or None."""
+        """Returns the index of the free word nearest to the child's relative position in `parent`.
+
+        Returns None if no word is free.
+        """
         share = (child.begin + child.end - 2 * parent.begin) / 2 / max(parent.end - parent.begin, 1)
         wanted = min(int(share * len(free)), len(free) - 1)
         before, after = free.rfind(1, 0, max(wanted, 0) + 1), free.find(1, max(wanted, 0))
@@ -173,7 +191,7 @@ class _Placing:
         return min(found, key=lambda at: abs(at - wanted)) if found else None
 
     def _put_around(self, parent: Element, unplaced: list[Element]) -> None:
-        """Moves elements without words, and their descendants, around the whole translation."""
+        """Moves the `unplaced` elements and their descendants around the whole translation."""
         taken = {id(each) for each in unplaced}
         waiting, kept = parent.children[::-1], list[Element | Point]()
         while waiting:
@@ -211,9 +229,9 @@ class _Placing:
     def _in_order(
         self, parent: Element, begin: int, end: int
     ) -> list[tuple[int, int, Element | Point]]:
-        """Returns each child of `parent` as (begin, end, child), sorted by begin.
+        """Returns a (begin, end, child) tuple for each child of `parent`, sorted by begin.
 
-        The character range of the child in the translation extends from begin to end.
+        The values begin and end are the character indices of the child in the translation.
         """
         found: list[tuple[int, int, Element | Point]] = []
         first, after = self.source.words(parent.begin, parent.end).start, begin
@@ -231,15 +249,18 @@ class _Placing:
         return sorted(found, key=lambda each: each[0])
 
     def _end_of_linked(self, word: int, parent: Element) -> int:
-        """Returns the end of the last word of `parent` aligned with source word `word`, or 0."""
+        """Returns the end of the last target word in `parent` that is aligned with `word`.
+
+        Returns 0 if no target word in `parent` is aligned with the source word `word`.
+        """
         inside = self._linked(word, *parent.words)
         return self.target.ends[inside[-1]] if inside else 0
 
     def _characters(self, element: Element) -> tuple[int, int]:
-        """Returns the character range of an element's words.
+        """Returns the character range of an element's target words.
 
-        If punctuation next to the element is outside the element in the source, the range excludes
-        the punctuation.
+        If punctuation directly precedes or follows the element in the source, the range excludes
+        the punctuation on the same side of the target words.
         """
         first, stop = element.words
         begin, end = self.target.begins[first], self.target.ends[stop - 1]
@@ -251,10 +272,11 @@ class _Placing:
         return begin, end
 
     def _touches(self, at: int, *, before: bool) -> bool:
-        """Returns whether index `at` is between a source word and its punctuation.
+        """Returns whether character index `at` of the source separates a word and punctuation.
 
         Args:
-            before: True for punctuation before the index, False for punctuation after the index.
+            before: if True, checks for punctuation before the index, and otherwise for punctuation
+                after the index.
         """
         words = self.source.words(at - 1, at + 1)
         if not words:
@@ -267,9 +289,10 @@ class _Placing:
         """Returns the character index at which a point is placed in the translation.
 
         Args:
-            after: index in the translation at which the last aligned word before the point ends,
-                or at which the parent begins if no word before the point is aligned.
-            end: end of the parent in the translation.
+            after: the character index in the translation at which the last aligned word before the
+                point ends. If no word before the point is aligned, `after` is the index at which
+                the parent element begins.
+            end: the character index in the translation at which the parent element ends.
         """
         letters = self.source.letters
         if bisect_left(letters, point.at) == bisect_left(letters, parent.end):
@@ -279,7 +302,10 @@ class _Placing:
         return self._before_punctuation(after) if is_inside else after
 
     def _before_punctuation(self, end: int) -> int:
-        """Returns the start of the punctuation at the end of the word that ends at `end`."""
+        """Returns the start of the punctuation that ends the target word before index `end`.
+
+        Returns `end` if the target word does not end with punctuation.
+        """
         if not self.n:
             return end
         word = bisect_left(self.target.ends, end)
