@@ -1,1 +1,1 @@
-"""Optimized implementations of the layers' operations; tests compare them with plain PyTorch."""
+"""Contains optimized operations for the model, which tests compare with PyTorch's operations."""
