@@ -16,7 +16,10 @@ from nmt.storage.opening import compressed, opened
 
 @contextlib.contextmanager
 def opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Opens a file, or standard input if `path` is None; decompresses files, but not pipes."""
+    """Opens an input file, or standard input if `path` is None.
+
+    A compressed file at `path` is decompressed, unless it is a pipe.
+    """
     if path is None:
         if sys.stdin is None:
             raise ArgumentError("Standard input is closed. Specify a file with {input}.")
@@ -31,7 +34,7 @@ def opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def input_file(path: str | Path | None) -> str | Path | int | None:
-    """Returns the path or the descriptor of the input file, or None if the input is not a file."""
+    """Returns the path or descriptor of the input, or None if the input is not a regular file."""
     if path is not None:
         return path if Path(path).is_file() else None
     with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or not a file
@@ -46,9 +49,9 @@ def check_output(
     """Raises ArgumentError if `path` cannot be used as an output file.
 
     Args:
-        name: the parameter that specifies the path.
-        read: the input files, which the output must not overwrite. Each item consists of the name
-            of a parameter and the path or descriptor of the file.
+        name: the name of the parameter that specifies `path`.
+        read: the input files that the output must not overwrite. Each item consists of a
+            parameter's name and the path or descriptor of the parameter's file.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -74,7 +77,10 @@ def check_output(
 
 
 def _are_same(file: str | Path | int, path: Path) -> bool:
-    """Returns whether two files are the same, directly or through symbolic or hard links."""
+    """Returns whether two paths refer to the same file, possibly through symbolic or hard links.
+
+    `file` may also be a file descriptor.
+    """
     if isinstance(file, int):
         return path.exists() and os.path.samestat(os.fstat(file), path.stat())
     if os.path.realpath(file) == os.path.realpath(path):
@@ -84,7 +90,10 @@ def _are_same(file: str | Path | int, path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Opens standard output, or a file that is created when the block ends without an exception.
+    """Opens an output file, or standard output if `path` is None.
+
+    A new regular file appears at `path` only when the body of the `with` statement has ended
+    without an exception.
 
     The file is compressed if its name ends in .gz, .bz2 or .xz.
     """
@@ -107,5 +116,5 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def is_stream(path: Path) -> bool:
-    """Returns whether a path is a device or pipe, to which output is written directly."""
+    """Returns whether `path` exists and is not a regular file, for example if it is a pipe."""
     return path.exists() and not path.is_file()

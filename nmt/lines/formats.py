@@ -1,4 +1,7 @@
-"""Lists the output formats of `nmt translate`; imports nothing slow, so that help is fast."""
+"""Lists the output formats of `nmt translate`.
+
+This module imports no slow modules, so that `nmt translate --help` is fast.
+"""
 
 from typing import Literal
 

@@ -1,8 +1,9 @@
 """Defines the names of files and directories that more than one module uses.
 
-nmt/runs defines the paths of these files in run directories, model directories and checkpoints, and
-nmt/data defines the paths in prepared data. nmt/config uses the names to reject directories that
-`nmt prepare` or `nmt train` would replace.
+The package `nmt.runs` defines the paths of these files in run directories, model directories and
+checkpoints. The package `nmt.data` defines the paths in prepared data. The package `nmt.config`
+uses the names to reject settings that would cause `nmt prepare` or `nmt train` to replace a
+configured directory.
 """
 
 from nmt.storage.atomic import LOCK
