@@ -34,7 +34,7 @@ class Gate:
         probe: a function that does a fixed amount of work and returns its rate, for example in
             FLOPs per second.
         sleep: a function that waits for the given number of seconds.
-        best: the highest rate that the probe has returned before, or 0 if there is no such rate.
+        best: the highest rate that the probe has returned before, or 0 if the probe has not run.
 
     Attributes:
         best: the highest rate that the probe has returned so far.
@@ -80,8 +80,8 @@ class Gate:
         The measurement is performed at most 3 * `wanted` times.
 
         Args:
-            measure: a function that performs one measurement. It returns the result, and a sequence
-                with the probe's rates if it called `rate` during the measurement.
+            measure: a function that performs one measurement. `measure` returns the result and the
+                rates that its own calls of `rate` returned.
             wanted: the number of results to collect, which must be at least 1.
 
         Returns:

@@ -129,7 +129,7 @@ def measured_ceilings(
 def _multiplication(
     product: Product, precision: Precision, device: torch.device
 ) -> Callable[[], object]:
-    """Returns a function that computes a matrix product with the same kernel as translation."""
+    """Returns a function that computes a matrix product with the kernel that translation uses."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     x = torch.randn(product.rows, product.inner, device=device, dtype=dtype)
     weight = torch.randn(product.columns, product.inner, device=device, dtype=dtype)

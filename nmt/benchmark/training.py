@@ -41,7 +41,10 @@ _LEAST_PAIRS = 20_000  # minimum number of random pairs; ten steps may need more
 
 @dataclass(frozen=True)
 class Steps:
-    """Training steps that were timed together: one step on a CPU, several steps on a GPU."""
+    """A group of training steps that were timed together.
+
+    On a CPU, each group contains one step. On a GPU, each group contains several steps.
+    """
 
     number: int
     parts: dict[str, float]  # seconds of each of `PARTS`, summed over the steps
@@ -282,7 +285,7 @@ class _Clock:
         self._marks.append((part, event))
 
     def stop(self) -> dict[str, float]:
-        """Waits for the device, and returns the total seconds of each part since `start`."""
+        """Waits for the device, and returns the seconds spent on each part since `start`."""
         machine.synchronize(self._device)
         seconds = dict.fromkeys(PARTS, 0.0)
         for (_, began), (name, ended) in zip(self._marks, self._marks[1:], strict=False):

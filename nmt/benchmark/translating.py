@@ -71,9 +71,9 @@ def benchmark_translation(
             created.
         input: a text file to translate, with one sentence per line, or None to translate random
             sentences.
-        sentences: the number of sentences to translate. If None, the whole text is translated. If
-            there is no text either, 200 random sentences are translated on a CPU, and 3,003 on a
-            GPU.
+        sentences: the number of sentences to translate. If `sentences` is None, the whole text is
+            translated. If `input` is also None, 200 random sentences are translated on a CPU, and
+            3,003 on a GPU.
         picture: the path of an SVG file for a bar chart of the result, or None for no chart.
         note: called with each progress message.
 
@@ -153,7 +153,7 @@ def _lines(text: Path, sentences: int | None) -> list[str]:
 def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
     """Returns a `Work` with random sentences of token ids.
 
-    `translator` must be a translator that takes token ids instead of text (see `forced`).
+    `translator` must take token ids instead of text, like the translators that `forced` returns.
     """
     is_cpu, config = translator.device.type == "cpu", translator.config
     number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
@@ -249,7 +249,7 @@ class Pass:
 def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
     """Times the translation of all sentences and of one sentence.
 
-    The second result is the largest batch size.
+    The second returned value is the largest batch size.
     """
     note(f"Warming up with {len(work.sentences):,} sentences.")
     warm, _ = _pass(work, gate)
@@ -313,7 +313,7 @@ def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
 
 
 def _milliseconds_per_step(work: Work, gate: Gate) -> dict[str, float]:
-    """Maps each of two batch sizes to the time per decoding step in milliseconds.
+    """Returns the time per decoding step in milliseconds for each of two batch sizes.
 
     The time per decoding step includes a proportional part of the encoder's time.
     """

@@ -93,9 +93,7 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
     """Opens an output file, or standard output if `path` is None.
 
     A new regular file appears at `path` only when the body of the `with` statement has ended
-    without an exception.
-
-    The file is compressed if its name ends in .gz, .bz2 or .xz.
+    without an exception. The file is compressed if its name ends in .gz, .bz2 or .xz.
     """
     if path is None:
         if sys.stdout is None:

@@ -7,6 +7,6 @@ from typing import Literal
 
 Format = Literal["text", "jsonl", "html", "xml"]
 ABOUT_FORMATS = (
-    "jsonl: one JSON object per line, with scores and tokens. html, xml: the input is an HTML or "
-    "XML document; its text is translated sentence by sentence, and its tags are kept"
+    "jsonl writes one JSON object per line, with scores and tokens. html and xml expect an HTML or "
+    "XML document as input, translate its text sentence by sentence, and keep its tags"
 )

@@ -82,7 +82,7 @@ class LineReader:
                 return
 
     def _parts(self, data: bytes | None) -> Iterator[LinePart]:
-        """Yields the lines, or parts of very long lines, that are complete after `data`.
+        """Yields the lines, and the parts of very long lines, that `data` completes.
 
         `data` is None if the input pauses, and b"" if the input has ended.
         """
@@ -137,7 +137,7 @@ class Slice:
         self._source, self._skip, self._left = source, begin, end - begin
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns at least one byte, or b"" at the end of the lines."""
+        """Returns at least one byte, or b"" after the last line."""
         data = self._source.read(_READ_BYTES)
         while self._skip and data:
             ends = data.count(b"\n")
@@ -209,7 +209,7 @@ class _Arrivals:
 
 
 def _end_of_part(line: bytes) -> int:
-    """Returns the index at which to split a long line, which follows a space if possible."""
+    """Returns the index at which to split a long line, preferably after a space."""
     space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
     if space >= 0:
         return space + 1

@@ -63,14 +63,13 @@ def run_translate(
     shard: Shard | None = None,
     shortlist: bool = False,
 ) -> None:
-    """Translates a file or standard input line by line, and writes a file or standard output.
+    """Translates a file or standard input line by line, to a file or standard output.
 
     An output file is created only when the output is complete. If lines are read from and written
     to a terminal, the user is prompted for each line.
 
     Args:
-        model: the directory of a model, a checkpoint or a run, or of a model that was exported to
-            CTranslate2.
+        model: the directory of a model, a checkpoint, a run or a CTranslate2 export.
         input, output: the paths of the files, or None for standard input and standard output.
         ensemble: the models that form an ensemble with `model` (see `Translator.load`).
         prefix_file: a file with one prefix per input line. The translation of an input line begins
@@ -79,8 +78,9 @@ def run_translate(
             "0-0 1-2" lists pairs of a source word's index and a target word's index (see
             `nmt.decoding.alignment`). If the value is "-", no file is written, and only the `jsonl`
             output contains the word alignments.
-        shard: (i, n) to translate only part i of n parts of the input lines, counted from 1. The
-            concatenated outputs of all n parts are equal to the output for the whole input.
+        shard: a pair (i, n), or None. If it is given, the input lines are divided into n parts, and
+            only the i-th part is translated, where i is counted from 1. The concatenated outputs of
+            all n parts are equal to the output for the whole input.
         shortlist: see `Translator.load`.
         note: called with each user-facing message.
 
@@ -173,8 +173,8 @@ def translate_stream(
         note: called with each warning, for example about invalid UTF-8, about lines that were
             translated in parts, or about suspicious translations.
         prefix_file: see `run_translate`.
-        links: the file to which word alignments are written. If it is given, `options.search.align`
-            must be True.
+        links: the file to which word alignments are written. If `links` is given,
+            `options.search.align` must be True.
         lines: the half-open range of the input lines that `source` contains, counted from 0. The
             end of the range is None if `source` extends to the end of the input.
         bar: a progress bar that counts the translated lines.
@@ -261,7 +261,10 @@ def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -
 def _progress(
     bar: "tqdm[Any] | None", window: Sequence[LinePart], passages: Sequence[Passage]
 ) -> Progress | None:
-    """Returns a callback that advances `bar` as sentences are translated; None if `bar` is None."""
+    """Returns a callback that advances `bar` as sentences are translated.
+
+    The result is None if `bar` is None.
+    """
     if bar is None:
         return None
     lines = sum(part.ends_line for part in window)
@@ -398,7 +401,7 @@ def _range(shard: Shard | None, lines: int | None) -> tuple[int, int | None]:
 
 
 class _Prefixes:
-    """Provides the translation prefix of each line, which is constant or read from a file."""
+    """Provides the prefix for each translation, from an option or from a prefix file."""
 
     def __init__(self, prefix: str, path: str | Path | None, lines: tuple[int, int | None]):
         self.path, self.prefix = path, prefix

@@ -55,7 +55,7 @@ class LineWriter:
     Args:
         before: the number of input lines that precede the first line to write.
         language: the language of the input, which is needed to detect lines with several sentences.
-            If None, lines with several sentences are not detected.
+            If `language` is None, lines with several sentences are not detected.
 
     Attributes:
         lines_in_parts: the number of lines so far that exceed the maximum length and were therefore

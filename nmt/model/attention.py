@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, multi-head attention (§3.2) and attention masks.
+"""Implements scaled dot-product attention, multi-head attention (§3.2) and attention masks.
 
 In shapes, R is the number of rows, each of which contains one sentence or several packed sentences.
 Each row has T queries and S keys, or C columns if queries and keys are the same tokens. D is
@@ -55,9 +55,9 @@ class Visibility:
         causal: whether queries are prevented from attending to later positions.
         window: if not None, each query can attend only to its own position and to `window // 2`
             positions on each side. A window saves no time, because scores outside the window are
-            computed and then masked. Little time could be saved: the attention scores and weighted
-            sums account for only 1% of the multiplications in an encoder layer of the base model if
-            a sentence has 27 tokens, and for 8% if a sentence has 256 tokens.
+            computed and then masked. Little time could be saved anyway, because the attention
+            scores and weighted sums account for only 1% of the multiplications in an encoder layer
+            of the base model if a sentence has 27 tokens, and for 8% if a sentence has 256 tokens.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -156,8 +156,8 @@ def attention(
     the length of typical sentences, separate multiplications are 3 to 6 times as fast as the fused
     kernel in the bf16 backward pass, and 2 to 8 times as fast in the forward pass of a decoding
     step. The fused kernel is used on a CPU only if there are more than 2^24 attention weights and
-    neither gradients nor dropout are required. In this case, the fused kernel needs less memory if
-    d_k and d_v are equal.
+    neither gradients nor dropout are required. The fused kernel needs less memory than separate
+    multiplications if d_k and d_v are equal.
 
     Args:
         query, key, value: tensors of the shapes (R, H, T, K), (R, H, S, K) and (R, H, S, V).
@@ -270,7 +270,7 @@ class SelfAttention(MultiHeadAttention):
 
 
 class CrossAttention(MultiHeadAttention):
-    """Attention to the encoder's output, which the paper calls "encoder-decoder attention"."""
+    """Cross-attention, which the paper calls "encoder-decoder attention"."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)

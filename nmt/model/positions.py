@@ -12,8 +12,8 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     """Returns the sinusoidal positional encodings of Vaswani et al. (2017), §3.5.
 
     PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)),
-    where pos is counted from 0. The code of the paper's authors puts all sines before all cosines
-    instead.
+    where pos is counted from 0. Unlike this formula, the code of the paper's authors puts all sines
+    before all cosines.
 
     Returns:
         A float32 tensor (length, d_model), which is computed in float64.
@@ -53,7 +53,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Learned positional embeddings, in one (max_length, d_model) table for encoder and decoder."""
+    """Learned positional embeddings; encoder and decoder share a (max_length, d_model) table."""
 
     def __init__(self, max_length: int, d_model: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Computes decoding steps with cached keys and values, and implements the search's step interface.
+"""Implements `StepInterface` with cached keys and values.
 
 All W hypotheses of a sentence are queries in the same row and share one cache of keys and values.
 Each step appends W columns to the cache. A hypothesis can attend only to the cache columns of its
@@ -25,7 +25,10 @@ class GrowingCache:
     """Stores one layer's keys and values in preallocated tensors that grow when they are full."""
 
     def __init__(self, first_capacity: int, max_columns: int):
-        """Sets the initial capacity in columns, which doubles, up to `max_columns`, as needed."""
+        """Sets the initial capacity in columns.
+
+        Whenever the cache is full, the capacity doubles, up to `max_columns`.
+        """
         self.capacity, self.max_columns = min(first_capacity, max_columns), max_columns
         self.columns = 0
         self.keys: Tensor | None = None  # (B, H, capacity, K)
@@ -57,9 +60,9 @@ class GrowingCache:
         return held
 
     def keep(self, sentences: Tensor) -> None:
-        """Removes all sentences except those whose indices are given.
+        """Removes all sentences except the sentences with the given indices.
 
-        `sentences` contains the indices in ascending order, (b,) int64.
+        `sentences` contains the indices of the remaining sentences in ascending order, (b,) int64.
         """
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[sentences], self.values[sentences]
@@ -137,9 +140,9 @@ class Stepper:
         return self.logits(hidden)
 
     def keep(self, sentences: Tensor) -> None:
-        """Removes all sentences except those whose indices are given.
+        """Removes all sentences except the sentences with the given indices.
 
-        `sentences` contains the indices in ascending order, (b,) int64.
+        `sentences` contains the indices of the remaining sentences in ascending order, (b,) int64.
         """
         self.keys_values = [(k[sentences], v[sentences]) for k, v in self.keys_values]
         segments = self.memory_visibility.segments

@@ -1,4 +1,4 @@
-"""Implements the encoder-decoder Transformer, for training batches and for decoding steps.
+"""Implements the encoder-decoder Transformer, for both training and decoding.
 
 In shapes, R is the number of rows, S the number of source columns, T the number of target columns,
 D d_model, H the number of heads, and V the vocabulary size.
@@ -58,8 +58,8 @@ class Transformer(nn.Module):
 
         Args:
             vocabulary_size: the size V of the joint vocabulary.
-            max_length: the number of learned positional embeddings. It is ignored if positional
-                encodings are not learned.
+            max_length: the number of learned positional embeddings. `max_length` is ignored if
+                positional encodings are not learned.
         """
         super().__init__()
         self.d_model, self.attention_window = model.d_model, model.attention_window
@@ -91,19 +91,17 @@ class Transformer(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """The maximum number of tokens that the positional encodings support; None if unlimited."""
+        """The maximum sentence length in tokens, or None if positions impose no limit."""
         return self.positions.max_length
 
     @torch.no_grad()
     def initialize(self, seed: int) -> None:
         """Initializes all weights.
 
-        The paper does not specify how the weights are initialized.
-
-        Embeddings are sampled from N(0, 1/d_model), as in fairseq. After scaling by sqrt(d_model),
-        the embeddings have a variance of 1, compared with 1/2 for the sinusoids. The output bias is
-        initialized to 0. All other weights are initialized by the `initialize_weights` methods of
-        their modules.
+        The paper does not specify how the weights are initialized. Embeddings are sampled from N(0,
+        1/d_model), as in fairseq. After scaling by sqrt(d_model), the embeddings have a variance of
+        1, compared with 1/2 for the sinusoids. The output bias is initialized to 0. All other
+        weights are initialized by the `initialize_weights` methods of their modules.
 
         Raises:
             AttributeError: a module has parameters but no `initialize_weights` method.

@@ -53,8 +53,7 @@ def write_if_changed(path: Path, data: bytes) -> None:
 def new_file(path: Path) -> Iterator[Path]:
     """Yields the path of a temporary file that is finally renamed to `path`.
 
-    When the body of the `with` statement ends, the temporary file is synced and renamed.
-
+    When the body of the `with` statement ends, the temporary file is synced and renamed to `path`.
     After an exception, `path` is unchanged and the temporary file is removed. Temporary files that
     killed processes left in the same directory are also removed. If an OSError names no file, for
     example because the disk is full, `path` is added to the error.
@@ -165,14 +164,14 @@ def link(path: Path, name: Path) -> None:
 
 
 def free_name(path: Path, reason: str) -> Path:
-    """Returns an unused path in the directory of `path`, named `REASON-NUMBER-NAME`."""
+    """Returns an unused path of the form `REASON-NUMBER-NAME` in the directory of `path`."""
     names = (path.with_name(f"{reason}-{number}-{path.name}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
 @contextmanager
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yields the path of a new temporary file or directory, which is locked.
+    """Yields the path of a new, locked temporary file or directory.
 
     The temporary path is in the directory of `path`. The temporary file or directory is finally
     removed unless it was renamed. If the file system does not support file locking, the temporary

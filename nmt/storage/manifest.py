@@ -1,4 +1,4 @@
-"""Writes and checks manifests, which list the size and the SHA-256 of every file in a directory.
+"""Writes and checks manifests, which list the size and SHA-256 hash of every file in a directory.
 
 The hashes reveal damage to a file before the file is used. A manifest is stored as `manifest.json`
 in the directory that it describes. Every manifest has the keys `format_version`, `kind`, `files`
@@ -29,7 +29,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class NewerFormatError(LastingError):
-    """Raised if a manifest was written by a newer, incompatible version of nmt (status 2)."""
+    """Raised if a newer, incompatible version of nmt wrote a manifest (exit status 2)."""
 
 
 def file_hash(path: Path) -> str:
@@ -93,14 +93,14 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     """Returns the manifest of `folder`, after checking its hash and schema.
 
     Args:
-        name: the name of the manifest file. Copies of manifests may have other names than the
-            default.
+        name: the name of the manifest file. A copy of a manifest may have a name other than
+            `manifest.json`.
 
     Raises:
-        NoModelError: the manifest does not exist, is damaged, or is not of the given kind (status
-            3).
-        NewerFormatError: a newer version of nmt wrote the manifest (status 2).
-        InputError: the operating system refuses to read the file (see `of_system`; status 2 or 5).
+        NoModelError: the manifest does not exist, is damaged, or is not of the given kind (exit
+            status 3).
+        NewerFormatError: a newer, incompatible version of nmt wrote the manifest (exit status 2).
+        InputError: the operating system cannot read the file (exit status 2 or 5; see `of_system`).
     """
     path = folder / name
     damaged = NoModelError(f"{path} is damaged. Restore the {kind} directory from a copy.")
@@ -149,7 +149,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
-    """Returns the files below `folder`, at any depth, that the manifest does not list."""
+    """Returns the relative paths below `folder`, at any depth, that the manifest does not list."""
     known = {NAME, *content["files"]}
     known |= {str(parent) for name in known for parent in Path(name).parents}
     found = (str(path.relative_to(folder)) for path in below(folder))
@@ -171,15 +171,15 @@ def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = 
 def verified(folder: Path, content: dict[str, Any], name: str) -> Iterator[BinaryIO]:
     """Opens a file that the manifest `content` lists, and finally checks the file's hash.
 
-    The hash is checked at the end of the `with` statement. It is computed from the bytes that are
-    read inside the `with` statement, so that later changes to the file have no effect. The file
+    The hash is checked at the end of the `with` statement. The hash is computed from the bytes that
+    are read inside the `with` statement, so that later changes to the file have no effect. The file
     must be read sequentially, and the data must not be used before the `with` statement has ended.
     If an InputError is raised inside the `with` statement and the file is damaged, a NoModelError
     about the damage is raised instead.
 
     Raises:
         NoModelError: the file does not exist or does not match the manifest.
-        InputError: the operating system refuses to read the file (status 2 or 5).
+        InputError: the operating system cannot read the file (exit status 2 or 5).
     """
     path, expected = folder / name, content["files"].get(name)
     if expected is None:

@@ -234,7 +234,10 @@ def count_lines(path: Path) -> int:
 
 
 class Rest:
-    """A stream of `begin`, which was already read from a pipe, and the rest of the pipe."""
+    """A stream of the bytes `begin` and of the rest of a pipe.
+
+    The bytes `begin` have already been read from the pipe.
+    """
 
     def __init__(self, begin: bytes, file: io.BufferedReader | io.FileIO):
         self._begin = begin

@@ -1,1 +1,1 @@
-"""Contains optimized operations for the model, which tests compare with PyTorch's operations."""
+"""Contains optimized replacements for PyTorch operations."""

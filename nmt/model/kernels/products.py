@@ -25,7 +25,7 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 @cache
 def has_onednn(dtype: torch.dtype) -> bool:
-    """Returns whether torch includes oneDNN and the processor supports `dtype` in oneDNN."""
+    """Returns whether oneDNN is available in torch and supports `dtype` on this processor."""
     one = torch.ones(1, 1, dtype=dtype)
     try:
         return onednn_linear(one, one, None).item() == 1
@@ -91,7 +91,7 @@ class _LinearFunction(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """A linear layer for which oneDNN multiplies and adds the bias in one pass on a CPU.
+    """A linear layer that, on a CPU, multiplies and adds the bias in one pass with oneDNN.
 
     Args:
         in_features: the width I of the input.

@@ -1,4 +1,4 @@
-"""Implements the search's step interface with tensors of fixed shapes and addresses.
+"""Implements `StepInterface` with tensors of fixed shapes and addresses.
 
 A decoding step of the base model launches about 300 kernels. If a batch contains only a few
 sentences, the GPU finishes each kernel before the host has launched the next one. A CUDA graph
@@ -35,7 +35,7 @@ _SHRINK = 4  # smaller buffers are used only if they have at most a quarter of t
 
 @dataclass(frozen=True)
 class BufferSize:
-    """The sizes B, W, S and C, in this order, of `DecodeBuffers`."""
+    """The sizes B, W, S and C of `DecodeBuffers`, in this order."""
 
     sentences: int
     beam: int
@@ -118,7 +118,7 @@ class DecodeBuffers:
     def capture(self, capturer: Capturer) -> None:
         """Captures a decoding step as a CUDA graph.
 
-        The errors are the same as for `Capturer.captured`.
+        This method raises the same errors as `Capturer.captured`.
         """
         self._captured = capturer.captured(self._step)
 
@@ -197,7 +197,10 @@ class StaticStepper:
             keys[:B, :, :S], values[:B, :, :S] = own_keys, own_values
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Returns the same logits as `Stepper.step`; the next step may overwrite the tensor."""
+        """Returns the same logits as `Stepper.step`.
+
+        The next decoding step may overwrite the returned tensor.
+        """
         if self.steps_taken == self.max_length:
             raise ValueError(f"`max_length` is {self.max_length}, so no more steps can be taken.")
         if self.steps_taken == self.buffers.size.steps:
@@ -208,9 +211,9 @@ class StaticStepper:
         return self.buffers.step()[: self.sentences]
 
     def keep(self, sentences: Tensor) -> None:
-        """Removes all sentences except those whose indices are given.
+        """Removes all sentences except the sentences with the given indices.
 
-        `sentences` contains the indices in ascending order, (b,) int64.
+        `sentences` contains the indices of the remaining sentences in ascending order, (b,) int64.
         """
         self.sentences = len(sentences)
         self._move(sentences, self.buffers.size.steps)
