@@ -14,7 +14,7 @@ import numpy as np
 
 from nmt.config import Model
 
-Lengths = Sequence[int] | np.ndarray  # tokens of each sentence, with EOS
+Lengths = Sequence[int] | np.ndarray  # the number of tokens of each sentence, including EOS
 
 
 def training_flops(

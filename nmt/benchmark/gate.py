@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 FAST = 0.8  # a phase is slow if the probe's rate is below this fraction of the best rate
 _ATTEMPTS = 3  # maximum number of measurements per wanted result
-_PATIENCE_S = 60.0  # maximum total wait for slow phases to pass
+_PATIENCE_S = 60.0  # maximum total waiting time for slow phases to end
 _PAUSE_S = 0.5
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Gated(Generic[T]):
 
     kept: list[T]  # results from fast phases; at least one result
     dropped: int  # number of results from slow phases
-    slowest: float  # lowest rate of the probe around the kept results
+    slowest: float  # lowest rate that the probe returned for the kept results
 
 
 class Gate:

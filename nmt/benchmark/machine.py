@@ -15,9 +15,9 @@ from nmt.model.kernels.prepacking import Int8Linear, Precision, PrepackedLinear
 from nmt.model.kernels.products import has_onednn
 from nmt.system import peak_process_memory
 
-_LEAST_TIMINGS, _LEAST_S = 3, 0.1  # minimum number of timings and their minimum total, per product
+_LEAST_TIMINGS, _LEAST_S = 3, 0.1  # minimum number and minimum total of a product's timings
 _LEAST_TIMING_S = 0.003  # shorter calls are repeated and timed together
-_COPY_BYTES = 128 << 20  # far larger than caches
+_COPY_BYTES = 128 << 20  # far larger than the caches of a processor
 _CPU_ROWS = 4096  # more rows do not increase the FLOP rate of a CPU
 _PROBE_SIZE, _GPU_PROBE_SIZE = 512, 4096  # rows and columns of the probe's matrices
 
@@ -41,7 +41,7 @@ class Product:
 class Ceilings:
     """The highest rates that were measured on a machine, as upper bounds on the speed of nmt."""
 
-    products: list[tuple[Product, float]]  # FLOPs per second, in the order of the layers
+    products: list[tuple[Product, float]]  # with FLOPs per second, in the order of the layers
     copy_bytes_per_second: float  # bytes read plus bytes written
 
     @property

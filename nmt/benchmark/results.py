@@ -7,7 +7,7 @@ from typing import Any
 from nmt.errors import ArgumentError
 from nmt.lines.files import check_output, opened_output
 
-# a group of bars: its heading and, per bar, the label, the value and whether nmt was measured
+# a group of bars: the heading and, for each bar, its label, its value and whether it shows nmt
 Bars = tuple[str, list[tuple[str, float, bool]]]
 
 _LABEL, _BAR, _VALUE, _ROW = 300, 420, 90, 22  # widths and height in pixels

@@ -32,10 +32,10 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.step import StepResult, optimizer_step
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
-_WARM_UP = 2  # untimed steps
-_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timings, intended total time
-_ON_GPU = 10  # steps that are timed together
-_NO_END = 10**9  # steps
+_WARM_UP = 2  # number of untimed steps
+_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timings, target total time
+_ON_GPU = 10  # number of steps that are timed together on a GPU
+_NO_END = 10**9  # maximum number of steps, which is never reached
 _LEAST_PAIRS = 20_000  # minimum number of random pairs; ten steps may need more
 
 
@@ -47,10 +47,10 @@ class Steps:
     """
 
     number: int
-    parts: dict[str, float]  # seconds of each of `PARTS`, summed over the steps
-    source_tokens: int  # without padding, with EOS
+    parts: dict[str, float]  # total seconds of each part in `PARTS`
+    source_tokens: int  # excluding padding, including EOS
     target_tokens: int
-    computed_tokens: int  # tokens of both sides, with padding
+    computed_tokens: int  # source and target tokens, including padding
     flops: int  # FLOPs of non-padding tokens
 
     @property
@@ -259,7 +259,7 @@ class _Clock:
     def __init__(self, device: torch.device):
         self._is_gpu = device.type == "cuda"
         self._device = device
-        self._marks: list[tuple[str, Any]] = []  # the part that ended; time or event of its end
+        self._marks: list[tuple[str, Any]] = []  # the part that ended, its end time or event
         self.tokens = 0
 
     def start(self) -> None:

@@ -37,7 +37,7 @@ from nmt.training.distributed import Ranks
 from nmt.translator import SearchOptions, Translation, Translator
 
 _CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # defaults; newstest2014 has 3,003 sentences
-_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, intended total time
+_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, target total time
 _SINGLE = 7  # number of timings of a single sentence
 _TOGETHER = 32  # batch size for the time per decoding step
 
@@ -48,7 +48,7 @@ class Work:
 
     translator: Translator
     options: SearchOptions
-    sentences: list[str]  # as text, or as token ids if the translator takes token ids
+    sentences: list[str]  # texts, or token ids if the translator takes token ids
     one: str  # a sentence of typical length
     is_forced: bool = False  # whether each translation is as long as its source
 

@@ -37,7 +37,7 @@ def input_file(path: str | Path | None) -> str | Path | int | None:
     """Returns the path or descriptor of the input, or None if the input is not a regular file."""
     if path is not None:
         return path if Path(path).is_file() else None
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or not a file
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or has no descriptor
         descriptor = sys.stdin.fileno()
         return descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     return None
@@ -56,7 +56,7 @@ def check_output(
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise ArgumentError(f"{{{name}}} {{}} is a directory. Specify a file.", path)
-    if target.is_symlink():  # a loop, which realpath cannot resolve
+    if target.is_symlink():  # realpath cannot resolve a loop of links
         raise ArgumentError(f"{{{name}}} {{}} is a symbolic link to itself. Specify a file.", path)
     if not target.parent.is_dir():
         raise ArgumentError(
@@ -103,7 +103,7 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
         return
     path = Path(path)
     check_output(path)
-    whole = Path(os.path.realpath(path))  # a symbolic link stays, and its target is replaced
+    whole = Path(os.path.realpath(path))  # replaces the target of a symbolic link, not the link
     with (
         naming(str(path)),
         contextlib.nullcontext(path) if is_stream(path) else new_file(whole) as place,

@@ -118,7 +118,7 @@ class Typed:
     def __init__(self) -> None:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  # used by input()
-        if isinstance(sys.stdin, io.TextIOWrapper):  # keeps the typed bytes in any locale
+        if isinstance(sys.stdin, io.TextIOWrapper):  # preserves the typed bytes in any locale
             sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
 
     def read(self, size: int = -1, /) -> bytes:
@@ -168,7 +168,7 @@ class _Arrivals:
     def __init__(self, source: Readable, name: str):
         self.source, self.name = source, name
         self.descriptor: int | None = None
-        self._begin: bytes | None = b""  # the first bytes, until compression is known
+        self._begin: bytes | None = b""  # the first bytes, until compression has been detected
         if isinstance(source, io.BufferedReader | io.FileIO):
             with contextlib.suppress(OSError):
                 self.descriptor = source.fileno()

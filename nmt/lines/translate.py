@@ -148,7 +148,7 @@ def _check_beam(model: Path, search: SearchOptions) -> None:
 
 
 def _bar(lines: int | None) -> "tqdm[Any]":
-    from tqdm import tqdm  # imported here: it may be missing where only exported models are used
+    from tqdm import tqdm  # imported here: it may be missing if only exported models are used
 
     return tqdm(desc="translated", unit=" lines", total=lines, leave=False)
 

@@ -29,8 +29,8 @@ class LineOptions:
     document: bool = False  # translate each line sentence by sentence
 
 
-# parts of lines; for each part, its translations, whether one of its sentences exceeds the maximum
-# length, and whether the translation of one of its sentences is empty
+# the parts of lines in a window, and for each part: its n-best translations, whether one of its
+# sentences exceeds the maximum length, and whether one of its sentences has an empty translation
 TranslatedWindow = tuple[Sequence[LinePart], Sequence[tuple[list[Translation], bool, bool]]]
 
 
@@ -87,7 +87,7 @@ class LineWriter:
     def _begin_line(self) -> None:
         self._source: list[str] = []  # parts of the current line
         self._parts: list[list[Translation]] = []
-        self._words = 0  # number of source words so far
+        self._words = 0  # number of source words in the current line so far
         self._is_cut = self._is_lost = False
 
     def write(self, windows: Iterable[TranslatedWindow]) -> None:

@@ -28,7 +28,7 @@ from nmt.model.positions import rotated
 if TYPE_CHECKING:  # nmt.config reads files, which the model does not need
     from nmt.config import Model
 
-_MOST_WEIGHTS = 1 << 24  # maximum number of weights stored without gradients; 64 MiB in fp32
+_MOST_WEIGHTS = 1 << 24  # maximum number of stored weights without gradients; 64 MiB in fp32
 
 KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
@@ -65,8 +65,8 @@ class Visibility:
     ancestors: Tensor | None = None
     causal: bool = False
     window: int | None = None
-    is_plain: bool = False  # multiply matrices on any device, without a fused kernel
-    blocks: BlockMask | None = None  # FlexAttention's mask for compiled layers, see `with_blocks`
+    is_plain: bool = False  # use separate matrix multiplications on every device
+    blocks: BlockMask | None = None  # FlexAttention's mask for compiled layers (see `with_blocks`)
     _bias: Tensor | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ def attention_weights(query: Tensor, key: Tensor, visibility: Visibility) -> Ten
     """
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     bias = _added_bias(visibility, query.dtype)
-    with torch.autocast(query.device.type, enabled=False):  # no copy of the scores in fp32
+    with torch.autocast(query.device.type, enabled=False):  # avoids an fp32 copy of the scores
         return (scores if bias is None else scores + bias).softmax(-1)
 
 

@@ -15,8 +15,8 @@ class Tokens:
     """The sources or targets of a micro-batch; each attribute is an int64 tensor (R, C)."""
 
     tokens: Tensor
-    positions: Tensor  # position of each token in its sentence, from 0
-    segments: Tensor  # number of the sentence within its row, from 1; padding is 0
+    positions: Tensor  # position of each token in its sentence, counted from 0
+    segments: Tensor  # number of the sentence in its row, counted from 1; 0 for padding
 
     @classmethod
     def of_rows(cls, tokens: Tensor) -> Tokens:

@@ -86,7 +86,7 @@ class Transformer(nn.Module):
         self.encoder_norm = new_norm(model) if pre else nn.Identity()
         self.decoder_norm = new_norm(model) if pre else nn.Identity()
         self.projection: nn.Module = OutputProjection()  # may be replaced, for example by `prepack`
-        # flex: FlexAttention in compiled layers; plain: matrix products on any device
+        # "flex" uses FlexAttention in compiled layers; "plain" uses separate matrix multiplications
         self.attention: Literal["fused", "flex", "plain"] = "fused"
 
     @property

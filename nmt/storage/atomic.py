@@ -94,7 +94,7 @@ def new_directory(path: Path) -> Iterator[Path]:
         try:
             aside.replace(path)
         except OSError:
-            refuse_existing(path)  # another process has created it meanwhile
+            refuse_existing(path)  # if another process has created `path` meanwhile
             raise
     sync(path.parent)
 
@@ -179,10 +179,10 @@ def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """
     _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
     while True:
-        # contains part of the name, to be recognizable; the whole name might be too long
+        # contains a part of the name, to be recognizable; the whole name might be too long
         aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
         with ExitStack() as stack:
-            stack.callback(_discard, aside)  # before `make`, as a signal may arrive any time
+            stack.callback(_discard, aside)  # before `make`, as a signal may arrive at any time
             make(aside)
             try:
                 descriptor = _open(aside)
@@ -278,6 +278,6 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
             )
         stack.callback(os.ftruncate, descriptor, 0)
         holder = f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n".encode()
-        with suppress(OSError):  # the text is used only in messages
+        with suppress(OSError):  # the holder's name is needed only in messages
             os.ftruncate(descriptor, os.pwrite(descriptor, holder, 0))
         yield

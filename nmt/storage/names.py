@@ -21,7 +21,7 @@ OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 MODEL, CHECKPOINTS = "model", "checkpoints"
 LOG, TENSORBOARD = "log.jsonl", "tensorboard"
 EVALUATION, TEST_SCORES, EXAMPLES = "evaluation", "test.json", "examples.json"
-DATA_MANIFEST = "data.json"  # a copy of the manifest of the prepared data
+DATA_MANIFEST = "data.json"  # a copy of the prepared data's manifest
 # In prepared data
 TRAIN, VALIDATION = "train", "validation"
 WORK, USED_BY = ".work", ".used-by"
@@ -35,5 +35,5 @@ IN_DATA = frozenset(_IN_BOTH | {SHORTLIST, TRAIN, VALIDATION, MANIFEST, WORK, US
 IN_RUN = frozenset(
     _IN_BOTH | {MODEL, CHECKPOINTS, TENSORBOARD, EVALUATION, CONFIG, DATA_MANIFEST, LOG}
 )
-# Files that can be described by the manifest of prepared data, a model or a checkpoint
+# Files and directories that the manifest of prepared data, a model or a checkpoint can describe
 DESCRIBED = IN_DATA | {CONFIG, WEIGHTS, OPTIMIZER, STATE}

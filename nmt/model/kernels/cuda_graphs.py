@@ -51,7 +51,7 @@ class Capturer:
                 graph,
                 pool=newest.pool() if newest else None,
                 stream=self._stream,
-                # other threads, such as a data loader's, may use the GPU during the capture
+                # other threads, such as a data loader, may use the GPU during the capture
                 capture_error_mode="thread_local",
             )
             # If ending the capture fails, torch does not restore the thread's stream.

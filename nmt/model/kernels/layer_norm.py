@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_CACHED = 1 << 16  # elements converted to fp32 at once: 256 KiB
+_CACHED = 1 << 16  # number of elements that are converted to fp32 at once (256 KiB)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -22,7 +22,7 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalizes the last dimension: (..., D) -> (..., D)."""
-        if _is_on_cpu(x):  # where autocast does not convert the input of LayerNorm
+        if _is_on_cpu(x):  # autocast does not convert LayerNorm's input on a CPU
             if x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
                 return super().forward(x)
             if torch.compiler.is_compiling():  # compiled code converts in registers

@@ -50,7 +50,7 @@ class Int8Linear(nn.Module):
         weight = weight.detach()
         scales = weight.abs().amax(1).clamp_(min=1e-8).double() / 127
         zeros = torch.zeros(len(weight), dtype=torch.long)
-        # torch has deprecated these functions in favor of torchao, which lacks such CPU kernels.
+        # torch deprecates these functions in favor of torchao, which has no such CPU kernels.
         with warnings.catch_warnings(action="ignore"):
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
             self.prepacked = torch.ops.quantized.linear_prepack(quantized, bias)

@@ -27,7 +27,7 @@ from nmt.model.kernels.cuda_graphs import Capturer, Step
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
-# Each size needs its own capture, so there are only a few sizes.
+# Each size requires a separate capture, so only a few sizes are used.
 _FEW_SENTENCES = (1, 8, 64)  # B is one of these numbers or a larger power of two
 _LEAST_LENGTH = 32  # S and C are this number or a larger power of two
 _SHRINK = 4  # smaller buffers are used only if they have at most a quarter of the rows
