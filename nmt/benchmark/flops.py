@@ -1,12 +1,11 @@
-"""Computes by formula the FLOPs of matrix multiplications with weights and within attention.
+"""Calculates the FLOPs of a model's matrix multiplications, including attention.
 
-A multiply-add counts as two FLOPs. Norms, softmax, embedding look-ups, rotations, dropout, the
-optimizer, padding and recomputed values are not counted. A faster implementation of the same
-computation therefore has a higher FLOP rate. (`nmt.training.optimizers.optimizer_flops` returns the
-FLOPs of Muon.)
+A multiply-add counts as two FLOPs. The counts exclude normalization, softmax, embedding lookups,
+rotary position embeddings, dropout, the optimizer, padding and recomputation. Because the counts do
+not depend on the implementation, a faster implementation always has a higher FLOP rate.
+`nmt.training.optimizers.optimizer_flops` returns the FLOPs of the Muon optimizer.
 
-In the formulas, d is d_model, h is the number of heads, k is d_k, v is d_v, f is d_ff, and V is
-the size of the vocabulary.
+In the formulas, d is d_model and h is the number of attention heads.
 """
 
 from collections.abc import Sequence
@@ -15,19 +14,19 @@ import numpy as np
 
 from nmt.config import Model
 
-Lengths = Sequence[int] | np.ndarray  # tokens of each sentence, with EOS
+Lengths = Sequence[int] | np.ndarray  # the number of tokens of each sentence, including EOS
 
 
 def training_flops(
     model: Model, vocabulary_size: int, source_lengths: Lengths, target_lengths: Lengths
 ) -> int:
-    """Returns the FLOPs of one training step on sentence pairs.
+    """Returns the FLOPs of a training step on sentence pairs of the given lengths.
 
-    The result is three times the FLOPs of the forward pass.
+    The FLOPs of a training step are three times the FLOPs of its forward pass.
 
-    As is usual, each query is assumed to attend to all keys of its sentence, including the keys
-    that the causal mask hides. For sentences of 25 tokens, the masked keys account for 0.1% of the
-    base model's FLOPs.
+    As is common in FLOP counts, each query is assumed to attend to all keys of its sentence,
+    including keys that the causal mask hides. For sentences of 25 tokens, the hidden keys account
+    for 0.1% of the base model's FLOPs.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     squares = int((source**2).sum()), int((target**2).sum()), int((source * target).sum())
@@ -44,10 +43,11 @@ def translation_flops(
     target_lengths: Lengths,
     beam: int,
 ) -> int:
-    """Returns the FLOPs needed for translating with beam search; padding is not counted.
+    """Returns the FLOPs of a translation with beam search, without padding.
 
-    The encoder is counted once, the decoder once per hypothesis in the beam. In the decoder, each
-    token attends to the target tokens up to its own position.
+    The encoder is counted once per source token, and the decoder is counted once per target token
+    and hypothesis in the beam. In the decoder's self-attention, each token attends to the target
+    tokens up to and including its own position.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     of_source = _of_source(model) * int(source.sum())
@@ -64,13 +64,16 @@ def flops_per_token_pair(model: Model, vocabulary_size: int, length: int) -> int
 
 
 def quadratic_length(model: Model, vocabulary_size: int) -> float:
-    """Returns the sentence length at which attention takes as many FLOPs as the weight matrices."""
+    """Returns the sentence length at which attention takes as many FLOPs as the linear layers."""
     products = _of_source(model) + _of_target(model, vocabulary_size)
     return products / _of_weighing(model, 1, 1, 1)
 
 
 def _of_source(model: Model) -> int:
-    """Returns the multiply-adds per source token, including keys and values for the decoder."""
+    """Returns the multiply-adds per source token.
+
+    The keys and values that cross-attention projects from the encoder's output are included.
+    """
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     seen = d * h * (model.d_k + model.d_v)
@@ -79,7 +82,7 @@ def _of_source(model: Model) -> int:
 
 
 def _of_target(model: Model, vocabulary_size: int) -> int:
-    """Returns the multiply-adds per target token, in the decoder and for the logits."""
+    """Returns the multiply-adds per target token, in the decoder and in the output projection."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     cross_attention = d * h * model.d_k + h * model.d_v * d
@@ -88,16 +91,17 @@ def _of_target(model: Model, vocabulary_size: int) -> int:
 
 
 def _of_feed_forward(model: Model) -> int:
-    """Returns the multiply-adds per token of one feed-forward network."""
+    """Returns the multiply-adds per token in one feed-forward network."""
     matrices = 3 if model.feed_forward == "swiglu" else 2
     return matrices * model.d_model * model.d_ff
 
 
 def _of_weighing(model: Model, encoder: int, decoder: int, cross: int) -> int:
-    """Returns the multiply-adds for the scores and weighted sums of attention.
+    """Returns the multiply-adds that attention takes for scores and weighted sums.
 
     Args:
-        encoder, decoder, cross: number of query-key pairs per layer, for each kind of attention.
+        encoder, decoder, cross: the number of query-key pairs per layer in the encoder's
+            self-attention, in the decoder's self-attention and in cross-attention.
     """
     pairs = model.encoder_layers * encoder + model.decoder_layers * (decoder + cross)
     return model.heads * (model.d_k + model.d_v) * pairs

@@ -1,8 +1,8 @@
-"""Excludes slow phases of a machine from measurements.
+"""Excludes measurements that were taken while the machine was slow.
 
-A shared, overheated or virtual machine may run at half its speed for some time. A probe, which is a
-matrix multiplication of fixed size, is therefore timed before and after every measurement. A
-measurement that began or ended in a slow phase is repeated.
+A shared, overheated or virtual machine may run at half its normal speed for some time. A probe,
+which is a matrix multiplication of fixed size, is therefore timed before and after every
+measurement. A measurement that began or ended while the machine was slow is repeated.
 """
 
 import time
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-FAST = 0.8  # a phase is slow if the probe's rate is below this share of the best rate
+FAST = 0.8  # a phase is slow if the probe's rate is below this fraction of the best rate
 _ATTEMPTS = 3  # maximum number of measurements per wanted result
-_PATIENCE_S = 60.0  # maximum total wait for slow phases to pass
+_PATIENCE_S = 60.0  # maximum total waiting time for slow phases to end
 _PAUSE_S = 0.5
 
 T = TypeVar("T")
@@ -24,19 +24,20 @@ class Gated(Generic[T]):
 
     kept: list[T]  # results from fast phases; at least one result
     dropped: int  # number of results from slow phases
-    slowest: float  # lowest rate of the probe around the kept results
+    slowest: float  # lowest rate that the probe returned for the kept results
 
 
 class Gate:
     """Uses a probe to select measurements that were taken while the machine ran at full speed.
 
     Args:
-        probe: does a fixed amount of work and returns the rate, for example in FLOPs per second.
-        sleep: waits for the given number of seconds.
-        best: the highest rate that the probe has already returned, or 0.
+        probe: a function that does a fixed amount of work and returns its rate, for example in
+            FLOPs per second.
+        sleep: a function that waits for the given number of seconds.
+        best: the highest rate that the probe has returned before, or 0 if the probe has not run.
 
     Attributes:
-        best: the highest rate of the probe so far.
+        best: the highest rate that the probe has returned so far.
     """
 
     def __init__(
@@ -58,11 +59,14 @@ class Gate:
         return now
 
     def is_slow(self, rate: float) -> bool:
-        """Returns whether a rate indicates a slow phase."""
+        """Returns whether a rate of the probe indicates that the machine is slow."""
         return rate < FAST * self.best
 
     def wait(self) -> float:
-        """Waits for a fast phase, at most 60 s over all calls; returns the probe's last rate."""
+        """Waits until the machine is fast, and returns the probe's last rate.
+
+        All calls of this method together wait for at most 60 seconds.
+        """
         rate = self.rate()
         while self.is_slow(rate) and self._patience_s > 0:
             self._sleep(_PAUSE_S)
@@ -71,16 +75,18 @@ class Gate:
         return rate
 
     def measured(self, measure: Callable[[], tuple[T, Sequence[float]]], wanted: int) -> Gated[T]:
-        """Measures until `wanted` results come from fast phases, but at most 3 * `wanted` times.
+        """Repeats a measurement until `wanted` results come from fast phases of the machine.
+
+        The measurement is performed at most 3 * `wanted` times.
 
         Args:
-            measure: performs one measurement; returns its result, and the probe's rates if it
-                called `rate` meanwhile.
-            wanted: number of results, at least one.
+            measure: a function that performs one measurement. `measure` returns the result and the
+                rates that its own calls of `rate` returned.
+            wanted: the number of results to collect, which must be at least 1.
 
         Returns:
-            At most `wanted` results, in the order of measurement. If all results come from slow
-            phases, only the result from the fastest of these phases is kept.
+            At most `wanted` results, in the order in which they were measured. If all results come
+            from slow phases, only the result from the fastest phase is kept.
         """
         taken: list[tuple[float, T]] = []
         while True:

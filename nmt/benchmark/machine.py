@@ -15,9 +15,9 @@ from nmt.model.kernels.prepacking import Int8Linear, Precision, PrepackedLinear
 from nmt.model.kernels.products import has_onednn
 from nmt.system import peak_process_memory
 
-_LEAST_TIMINGS, _LEAST_S = 3, 0.1  # minimum number of timings and their minimum total, per product
-_LEAST_TIMING_S = 0.003  # shorter calls are repeated within a timing
-_COPY_BYTES = 128 << 20  # far larger than caches
+_LEAST_TIMINGS, _LEAST_S = 3, 0.1  # minimum number and minimum total of a product's timings
+_LEAST_TIMING_S = 0.003  # shorter calls are repeated and timed together
+_COPY_BYTES = 128 << 20  # far larger than the caches of a processor
 _CPU_ROWS = 4096  # more rows do not increase the FLOP rate of a CPU
 _PROBE_SIZE, _GPU_PROBE_SIZE = 512, 4096  # rows and columns of the probe's matrices
 
@@ -33,15 +33,15 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """The number of FLOPs for this product."""
+        """The number of FLOPs that this matrix product takes."""
         return 2 * self.rows * self.inner * self.columns
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The highest rates that were measured on a machine, as upper bounds for the speed of nmt."""
+    """The highest rates that were measured on a machine, as upper bounds on the speed of nmt."""
 
-    products: list[tuple[Product, float]]  # FLOPs per second, in the order of the layers
+    products: list[tuple[Product, float]]  # with FLOPs per second, in the order of the layers
     copy_bytes_per_second: float  # bytes read plus bytes written
 
     @property
@@ -63,12 +63,12 @@ class Ceilings:
 def model_products(
     model: Model, vocabulary_size: int, rows: int, *, gradients: bool
 ) -> list[Product]:
-    """Returns a model's matrix products of activations and weights, one product per shape.
+    """Returns a model's products of activations and weight matrices, without duplicate shapes.
 
     Args:
-        rows: number of tokens.
-        gradients: whether to add the products of the backward pass, which compute the gradients of
-            inputs and weights.
+        rows: the number of tokens, which is the number of rows of the activations.
+        gradients: whether to include the backward pass's matrix products, which compute the
+            gradients of inputs and weights.
     """
     d, h = model.d_model, model.heads
     forward = {
@@ -106,10 +106,11 @@ def measured_ceilings(
     """Measures the FLOP rates of a model's matrix products, and the memory bandwidth.
 
     Args:
-        rows: number of tokens per product; on a CPU, at most 4,096.
-        precision: data type of the matrices.
-        gate: delays each measurement while the machine is slow.
-        gradients: whether to include the products of the backward pass.
+        rows: the number of tokens per matrix product. On a CPU, numbers above 4,096 are reduced to
+            4,096.
+        precision: the data type of the multiplied matrices.
+        gate: the gate that delays each measurement while the machine is slow.
+        gradients: whether to include the backward pass's matrix products.
     """
     rows = min(rows, _CPU_ROWS) if device.type == "cpu" else rows
     rates = []
@@ -128,7 +129,7 @@ def measured_ceilings(
 def _multiplication(
     product: Product, precision: Precision, device: torch.device
 ) -> Callable[[], object]:
-    """Returns a function that computes the product with the kernel that translation uses."""
+    """Returns a function that computes a matrix product with the kernel that translation uses."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     x = torch.randn(product.rows, product.inner, device=device, dtype=dtype)
     weight = torch.randn(product.columns, product.inner, device=device, dtype=dtype)
@@ -140,7 +141,7 @@ def _multiplication(
 
 
 def probe(device: torch.device) -> Callable[[], float]:
-    """Returns a probe for a `Gate`.
+    """Returns a function that serves as the probe of a `Gate`.
 
     The probe times a matrix multiplication twice and returns the higher FLOP rate.
     """
@@ -156,7 +157,10 @@ def probe(device: torch.device) -> Callable[[], float]:
 
 
 def least_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Returns the minimum time of a call in seconds; several short calls are timed together."""
+    """Returns the minimum duration of a function call in seconds.
+
+    Calls that are too short to be timed separately are timed in groups.
+    """
     first = seconds(call, device)  # warms up
     calls = max(1, round(_LEAST_TIMING_S / max(seconds(call, device), 1e-7)))
 
@@ -171,7 +175,7 @@ def least_seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Calls a function; returns the seconds until the device has finished the function's work."""
+    """Calls a function, and returns the time in seconds until the device has finished its work."""
     synchronize(device)
     began = time.perf_counter()
     call()
@@ -186,7 +190,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Returns the peak memory in bytes: torch's memory on a GPU, the process's memory on a CPU."""
+    """Returns the peak memory usage in bytes, of torch on a GPU or of the process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     return peak_process_memory()

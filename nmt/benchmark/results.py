@@ -1,4 +1,4 @@
-"""Formats the result of a benchmark as text or as a bar chart."""
+"""Formats a benchmark result as text or as a bar chart."""
 
 from html import escape
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from nmt.errors import ArgumentError
 from nmt.lines.files import check_output, opened_output
 
-# a group of bars: its heading and, per bar, the label, the value and whether nmt was measured
+# a group of bars: the heading and, for each bar, its label, its value and whether it shows nmt
 Bars = tuple[str, list[tuple[str, float, bool]]]
 
 _LABEL, _BAR, _VALUE, _ROW = 300, 420, 90, 22  # widths and height in pixels
@@ -15,7 +15,7 @@ _OWN, _OTHER = "#c2410c", "#94a3b8"
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """Returns the result as text, one figure per line."""
+    """Returns a benchmark result as text, with one value per line."""
     rows = _of_training(found) if _is_training(found) else _of_translating(found)
     ceilings = found["ceilings"]
     rows += [
@@ -77,7 +77,7 @@ def _of_translating(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def check_picture(path: Path | None) -> None:
-    """Raises ArgumentError (parameter `output`) if no picture can be written to `path`."""
+    """Raises ArgumentError for the parameter `output` if `path` cannot be used for an SVG file."""
     if path is None:
         return
     check_output(path)
@@ -86,7 +86,7 @@ def check_picture(path: Path | None) -> None:
 
 
 def write_picture(found: dict[str, Any], path: Path | None) -> None:
-    """Plots times and rates to an SVG file; does nothing if `path` is None."""
+    """Writes an SVG bar chart of a benchmark result; does nothing if `path` is None."""
     if path is None:
         return
     with opened_output(path) as file:
@@ -94,7 +94,7 @@ def write_picture(found: dict[str, Any], path: Path | None) -> None:
 
 
 def picture(found: dict[str, Any]) -> str:
-    """Returns an SVG bar chart of times, the total FLOP rate and the rates of matrix products."""
+    """Returns an SVG bar chart of times, the total FLOP rate and each matrix product's rate."""
     speed = f"{found['target_tokens_per_second']:,.0f} target tokens/s"
     if _is_training(found):
         title = f"Training, {speed}"

@@ -1,4 +1,4 @@
-"""Times the optimizer steps of `nmt train`, on random or prepared sentences."""
+"""Times training steps as `nmt train` performs them, on random or prepared sentences."""
 
 import statistics
 import time
@@ -32,22 +32,25 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.step import StepResult, optimizer_step
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
-_WARM_UP = 2  # untimed steps
-_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timings, intended total time
-_ON_GPU = 10  # steps that are timed together
-_NO_END = 10**9  # steps
-_LEAST_PAIRS = 20_000  # minimum number of random pairs; more if ten steps need more
+_WARM_UP = 2  # number of untimed steps
+_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timings, target total time
+_ON_GPU = 10  # number of steps that are timed together on a GPU
+_NO_END = 10**9  # maximum number of steps, which is never reached
+_LEAST_PAIRS = 20_000  # minimum number of random pairs; ten steps may need more
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Training steps that were timed together: one step on a CPU, several steps on a GPU."""
+    """A group of training steps that were timed together.
+
+    On a CPU, each group contains one step. On a GPU, each group contains several steps.
+    """
 
     number: int
-    parts: dict[str, float]  # seconds of each of `PARTS`, summed over the steps
-    source_tokens: int  # without padding, with EOS
+    parts: dict[str, float]  # total seconds of each part in `PARTS`
+    source_tokens: int  # excluding padding, including EOS
     target_tokens: int
-    computed_tokens: int  # tokens of both sides, with padding
+    computed_tokens: int  # source and target tokens, including padding
     flops: int  # FLOPs of non-padding tokens
 
     @property
@@ -85,7 +88,10 @@ class TrainingSpeed:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The seconds per part of a step, scaled so that their sum is the median step time."""
+        """The time of each part of a step in seconds.
+
+        The times are scaled so that their sum is the median step time.
+        """
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)
@@ -113,16 +119,16 @@ class TrainingSpeed:
 def benchmark_training(
     config: Config, *, prepared: bool = False, picture: Path | None = None, note: Note
 ) -> dict[str, Any]:
-    """Measures the training speed of a configuration; docs/speed.md lists the result's keys.
+    """Measures the training speed of a configuration; docs/speed.md lists the keys of the result.
 
     Args:
         prepared: whether to use the configuration's prepared data instead of random sentences.
-        picture: SVG file to which the result is plotted.
-        note: Called with each progress message.
+        picture: the path of an SVG file for a bar chart of the result, or None for no chart.
+        note: called with each progress message.
 
     Raises:
-        InputError: the prepared data or the picture's directory is missing, memory ran out, or
-            torchrun has started several processes.
+        InputError: the prepared data or the directory of `picture` does not exist, memory ran out,
+            or torchrun has started more than one process.
         DivergedError: the loss is not finite.
     """
     check_picture(picture)
@@ -158,7 +164,7 @@ def _prepared_shards(config: Config) -> list[Shard]:
 
 
 def drawn_shard(config: Config) -> Shard:
-    """Returns enough random sentence pairs for at least ten training steps with a configuration."""
+    """Returns enough random sentence pairs for at least ten training steps with `config`."""
     per_step = config.training.batch_tokens // workload.MEAN_LENGTH
     lengths = workload.lengths(max(_LEAST_PAIRS, 10 * per_step), config.data.max_length)
     return workload.shard(lengths, config.tokenizer.vocabulary_size)
@@ -191,7 +197,10 @@ def timed_training(
 
 
 def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clock") -> Steps:
-    """Runs steps as `nmt train` does: reads the result of a step after starting the next step."""
+    """Runs training steps and times their parts.
+
+    As in `nmt train`, the result of each step is read after the next step has been started.
+    """
     run, plans = training.run, []
     result: StepResult | None = None
     clock.start()
@@ -221,7 +230,7 @@ def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clo
 
 
 def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run:
-    """Returns a run that neither validates nor saves and therefore needs no tokenizer."""
+    """Returns a run that neither validates nor saves a model and therefore needs no tokenizer."""
     settings = config.training.model_copy(update={"initialize_from": None, "max_steps": _NO_END})
     return Run(
         config=config.model_copy(update={"training": settings}),
@@ -237,18 +246,20 @@ def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run
 
 
 class _Clock:
-    """Times the parts of a step, with hooks after the forward pass, the loss and the backward pass.
+    """Times the parts of a training step.
 
-    On a GPU, which runs asynchronously, the hooks record CUDA events.
+    Hooks record when the forward pass, the loss and the backward pass end. On a GPU, CUDA events
+    record the times, because the GPU runs asynchronously.
 
     Attributes:
-        tokens: number of source and target tokens computed since `start`, with padding.
+        tokens: the number of source and target tokens, including padding, that have been computed
+            since `start` was called.
     """
 
     def __init__(self, device: torch.device):
         self._is_gpu = device.type == "cuda"
         self._device = device
-        self._marks: list[tuple[str, Any]] = []  # the part that ended; time or event of its end
+        self._marks: list[tuple[str, Any]] = []  # the part that ended, its end time or event
         self.tokens = 0
 
     def start(self) -> None:
@@ -265,7 +276,7 @@ class _Clock:
 
     @torch.compiler.disable
     def ends(self, part: str) -> None:
-        """Records the end of a part, which began at the end of the previous part."""
+        """Records the end of a part; each part begins where the previous part ended."""
         if not self._is_gpu:
             self._marks.append((part, time.perf_counter()))
             return
@@ -283,11 +294,12 @@ class _Clock:
 
     @contextmanager
     def watching(self, loss: TransformerLoss) -> Iterator[None]:
-        """Records when the forward pass, loss and backward pass of each micro-batch end.
+        """Records the ends of the forward pass, loss and backward pass of each micro-batch.
 
-        The rest of a step counts as "optimizer": zeroing the gradients, computing and checking
-        their norm, and updating the weights. The backward pass ends with the embedding's gradient,
-        because both the encoder's input and the loss contribute to this gradient.
+        The remaining time of a step is attributed to the "optimizer" part, which zeroes the
+        gradients, computes and checks their norm, and updates the weights. The backward pass ends
+        with the gradient of the embedding matrix, because both the encoder's input and the loss
+        contribute to this gradient.
         """
         model = loss.transformer
         hooks = [

@@ -1,8 +1,9 @@
 """Times translation with the `Translator` that `nmt translate` uses.
 
-The workload is a text or random sentences. For random sentences, EOS is suppressed, so that each
-translation is as long as its source. The amount of work therefore depends neither on the weights
-nor on the machine. For a text, a trained model generates EOS as usual.
+The workload consists of random sentences or of the sentences of a text. While random sentences are
+translated, EOS is suppressed, so that each translation is as long as its source. The amount of work
+for random sentences therefore depends neither on the weights nor on the machine. While a text is
+translated, the model generates EOS as usual.
 """
 
 import statistics
@@ -36,18 +37,18 @@ from nmt.training.distributed import Ranks
 from nmt.translator import SearchOptions, Translation, Translator
 
 _CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # defaults; newstest2014 has 3,003 sentences
-_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, intended total time
+_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, target total time
 _SINGLE = 7  # number of timings of a single sentence
 _TOGETHER = 32  # batch size for the time per decoding step
 
 
 @dataclass(frozen=True)
 class Work:
-    """A translator, and the sentences whose translation is timed."""
+    """A translator, and the sentences that it translates while the time is measured."""
 
     translator: Translator
     options: SearchOptions
-    sentences: list[str]  # as text, or as token ids if the translator takes token ids
+    sentences: list[str]  # texts, or token ids if the translator takes token ids
     one: str  # a sentence of typical length
     is_forced: bool = False  # whether each translation is as long as its source
 
@@ -66,16 +67,19 @@ def benchmark_translation(
     """Measures the translation speed of a model; docs/speed.md lists the keys of the result.
 
     Args:
-        origin: a model, or a configuration for a model with random weights.
-        input: text file to translate, with one sentence per line; None for random sentences.
-        sentences: number of sentences. None means the whole text or, without a text, 200 random
-            sentences on a CPU and 3,003 on a GPU.
-        picture: SVG file to which the result is plotted.
-        note: Called with each progress message.
+        origin: the path of a model, or a configuration from which a model with random weights is
+            created.
+        input: a text file to translate, with one sentence per line, or None to translate random
+            sentences.
+        sentences: the number of sentences to translate. If `sentences` is None, the whole text is
+            translated. If `input` is also None, 200 random sentences are translated on a CPU, and
+            3,003 on a GPU.
+        picture: the path of an SVG file for a bar chart of the result, or None for no chart.
+        note: called with each progress message.
 
     Raises:
-        InputError: the model, the text or the picture's directory is missing, or the machine does
-            not support the device or the precision.
+        InputError: the model, the text or the directory of `picture` does not exist, or the machine
+            does not support the device or the precision.
     """
     check_picture(picture)
     keep_freed_memory()
@@ -113,7 +117,7 @@ def benchmark_translation(
 
 
 def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
-    """Measures the first translation, the speed, the latency and the machine's ceilings."""
+    """Measures the model's translation speed and latency, and the machine's ceilings."""
     translator = work.translator
     note("Translating the first sentence.")
     first_s = _seconds(work, [work.one])
@@ -149,7 +153,7 @@ def _lines(text: Path, sentences: int | None) -> list[str]:
 def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
     """Returns a `Work` with random sentences of token ids.
 
-    `translator` must take token ids instead of text.
+    `translator` must take token ids instead of text, like the translators that `forced` returns.
     """
     is_cpu, config = translator.device.type == "cpu", translator.config
     number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
@@ -169,7 +173,7 @@ def _as_texts(lengths: np.ndarray, vocabulary_size: int) -> list[str]:
 
 
 class _Ids:
-    """A stand-in for the tokenizer, for texts that consist of token ids."""
+    """Replaces the tokenizer for texts that consist of token ids."""
 
     symbol_ids: Mapping[str, int] = {}
 
@@ -178,7 +182,7 @@ class _Ids:
         return text
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the token ids in each text."""
+        """Returns the token ids that each text consists of."""
         return [[int(word) for word in text.split()] for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -186,7 +190,7 @@ class _Ids:
         return list(map(str, ids))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the ids, separated by spaces."""
+        """Returns the token ids as a string, separated by spaces."""
         return " ".join(map(str, ids))
 
 
@@ -198,7 +202,7 @@ class _NeverEnding(nn.Module):
         self.projection = projection
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
-        """Projects hidden states to logits: (..., D), (V, D) -> (..., V)."""
+        """Computes logits, with -inf for EOS: (..., D), (V, D) -> (..., V)."""
         logits = self.projection(hidden, embedding)
         logits[..., EOS_ID].fill_(-torch.inf)
         return logits
@@ -207,7 +211,7 @@ class _NeverEnding(nn.Module):
 def random_transformer(
     config: Config, device: str | None, precision: Precision | None
 ) -> Transformer:
-    """Returns a model with random weights, ready to translate."""
+    """Returns a model with random weights, in evaluation mode on the chosen device."""
     transformer = new_transformer(config)
     transformer.initialize(config.training.seed)
     chosen = choose_device(device)
@@ -216,7 +220,10 @@ def random_transformer(
 
 
 def forced(transformer: Transformer, config: Config) -> Translator:
-    """Returns a translator of token ids; each translation is one token longer than its source."""
+    """Returns a translator that takes token ids instead of text and never generates EOS.
+
+    Each translation is one token longer than its source text, whose EOS is not counted.
+    """
     transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})
     config = config.model_copy(update={"decoding": decoding})
@@ -240,7 +247,10 @@ class Pass:
 
 
 def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
-    """Times all sentences together and one sentence alone; also returns the largest batch size."""
+    """Times the translation of all sentences and of one sentence.
+
+    The second returned value is the largest batch size.
+    """
     note(f"Warming up with {len(work.sentences):,} sentences.")
     warm, _ = _pass(work, gate)
     wanted = min(max(_FEWEST, round(_ENOUGH_S / warm.seconds)), _MOST)
@@ -275,10 +285,11 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
 
 
 def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
-    """Translates all sentences; also returns the rates that the probe measured between batches.
+    """Translates all sentences, and also returns the rates that the probe measured meanwhile.
 
-    The measured time does not include the probe. On a GPU, the probe does not run and the list of
-    rates is empty, because batches are computed asynchronously without a pause between them.
+    On a CPU, the probe runs after each batch, and its time is subtracted from the measured time. On
+    a GPU, the probe does not run and the list of rates is empty, because batches are computed
+    asynchronously and without pauses.
     """
     translator, is_cpu = work.translator, work.translator.device.type == "cpu"
     rates: list[float] = []
@@ -302,9 +313,9 @@ def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
 
 
 def _milliseconds_per_step(work: Work, gate: Gate) -> dict[str, float]:
-    """Returns the time per decoding step by batch size, in milliseconds.
+    """Returns the time per decoding step in milliseconds for each of two batch sizes.
 
-    The time includes a share of the encoder's time.
+    The time per decoding step includes a proportional part of the encoder's time.
     """
     steps = len(work.one.split()) + 1
     found = {}

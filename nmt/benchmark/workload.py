@@ -1,10 +1,10 @@
-"""Creates random workloads for benchmarks: sentences of token ids with realistic lengths.
+"""Creates random benchmark workloads from token ids, with realistic sentence lengths.
 
-Lengths include EOS. Source lengths follow a lognormal distribution with mean 25 and sigma 0.6,
-clipped to the range from 3 to 100. A target is exp(x) times as long as its source, where x is
-sampled from a normal distribution with mean 0 and sigma 0.12. The probability of an id is about
-proportional to 1 / rank (Zipf's law), so that ids are repeated about as often as in real text. The
-same seed gives the same workload on every machine.
+Sentence lengths include EOS. Source lengths follow a lognormal distribution with mean 25 and sigma
+0.6, and are clipped to the range from 3 to 100 tokens. A target is exp(x) times as long as its
+source, where x is sampled from a normal distribution with mean 0 and sigma 0.12. The probability of
+a token id is approximately proportional to 1 / rank (Zipf's law), so that ids are repeated about as
+often as in real text. The same seed produces the same workload on every machine.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ _SEED = 1
 
 
 def lengths(pairs: int, longest: int = MAX_LENGTH, seed: int = _SEED) -> np.ndarray:
-    """Returns random lengths of sources and targets in tokens: (2, pairs) int64."""
+    """Returns random source and target lengths in tokens, (2, pairs) int64."""
     rng = np.random.Generator(np.random.Philox(seed))
     normal = rng.normal(size=(2, pairs))
     source = MEAN_LENGTH * np.exp(_SIGMA * normal[0] - _SIGMA**2 / 2)
@@ -31,7 +31,10 @@ def lengths(pairs: int, longest: int = MAX_LENGTH, seed: int = _SEED) -> np.ndar
 
 
 def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
-    """Returns random sentences of the given lengths, (pairs,): ids above `UNK_ID`, then EOS."""
+    """Returns random sentences, which consist of ids above `UNK_ID` and end with EOS.
+
+    `lengths` contains the length of each sentence in tokens, including EOS.
+    """
     rng = np.random.Generator(np.random.Philox((_SEED, seed)))
     first = UNK_ID + 1
     ends = np.cumsum(lengths)
@@ -42,6 +45,9 @@ def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
 
 
 def shard(lengths: np.ndarray, vocabulary_size: int) -> Shard:
-    """Returns random pairs of the given lengths, (2, pairs), in the form that training reads."""
+    """Returns training data that consists of random sentence pairs.
+
+    `lengths` contains the source and target lengths in tokens, (2, pairs).
+    """
     source, target = (side(row, vocabulary_size, seed) for seed, row in enumerate(lengths))
     return Shard(Path("random workload"), source, target, weight=1.0, first=0)

@@ -16,7 +16,10 @@ from nmt.storage.opening import compressed, opened
 
 @contextlib.contextmanager
 def opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Opens a file, or standard input if `path` is None; decompresses files, but not pipes."""
+    """Opens an input file, or standard input if `path` is None.
+
+    A compressed file at `path` is decompressed, unless it is a pipe.
+    """
     if path is None:
         if sys.stdin is None:
             raise ArgumentError("Standard input is closed. Specify a file with {input}.")
@@ -31,10 +34,10 @@ def opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def input_file(path: str | Path | None) -> str | Path | int | None:
-    """Returns the path or the descriptor of the input file, or None if the input is not a file."""
+    """Returns the path or descriptor of the input, or None if the input is not a regular file."""
     if path is not None:
         return path if Path(path).is_file() else None
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or not a file
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or has no descriptor
         descriptor = sys.stdin.fileno()
         return descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     return None
@@ -46,14 +49,14 @@ def check_output(
     """Raises ArgumentError if `path` cannot be used as an output file.
 
     Args:
-        name: the parameter that specifies the path.
-        read: the input files, which the output must not overwrite. Each item consists of the name
-            of a parameter and the path or descriptor of the file.
+        name: the name of the parameter that specifies `path`.
+        read: the input files that the output must not overwrite. Each item consists of a
+            parameter's name and the path or descriptor of the parameter's file.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise ArgumentError(f"{{{name}}} {{}} is a directory. Specify a file.", path)
-    if target.is_symlink():  # a loop, which realpath cannot resolve
+    if target.is_symlink():  # realpath cannot resolve a loop of links
         raise ArgumentError(f"{{{name}}} {{}} is a symbolic link to itself. Specify a file.", path)
     if not target.parent.is_dir():
         raise ArgumentError(
@@ -74,7 +77,10 @@ def check_output(
 
 
 def _are_same(file: str | Path | int, path: Path) -> bool:
-    """Returns whether two files are the same, directly or through symbolic or hard links."""
+    """Returns whether two paths refer to the same file, possibly through symbolic or hard links.
+
+    `file` may also be a file descriptor.
+    """
     if isinstance(file, int):
         return path.exists() and os.path.samestat(os.fstat(file), path.stat())
     if os.path.realpath(file) == os.path.realpath(path):
@@ -84,9 +90,10 @@ def _are_same(file: str | Path | int, path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Opens standard output, or a file that is created when the block ends without an exception.
+    """Opens an output file, or standard output if `path` is None.
 
-    The file is compressed if its name ends in .gz, .bz2 or .xz.
+    A new regular file appears at `path` only when the body of the `with` statement has ended
+    without an exception. The file is compressed if its name ends in .gz, .bz2 or .xz.
     """
     if path is None:
         if sys.stdout is None:
@@ -96,7 +103,7 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
         return
     path = Path(path)
     check_output(path)
-    whole = Path(os.path.realpath(path))  # a symbolic link stays, and its target is replaced
+    whole = Path(os.path.realpath(path))  # replaces the target of a symbolic link, not the link
     with (
         naming(str(path)),
         contextlib.nullcontext(path) if is_stream(path) else new_file(whole) as place,
@@ -107,5 +114,5 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def is_stream(path: Path) -> bool:
-    """Returns whether a path is a device or pipe, to which output is written directly."""
+    """Returns whether `path` exists and is not a regular file, for example if it is a pipe."""
     return path.exists() and not path.is_file()

@@ -1,9 +1,12 @@
-"""Lists the output formats of `nmt translate`; imports nothing slow, so that help is fast."""
+"""Lists the output formats of `nmt translate`.
+
+This module imports no slow modules, so that `nmt translate --help` is fast.
+"""
 
 from typing import Literal
 
 Format = Literal["text", "jsonl", "html", "xml"]
 ABOUT_FORMATS = (
-    "jsonl: one JSON object per line, with scores and tokens. html, xml: the input is an HTML or "
-    "XML document; its text is translated sentence by sentence, and its tags are kept"
+    "jsonl writes one JSON object per line, with scores and tokens. html and xml expect an HTML or "
+    "XML document as input, translate its text sentence by sentence, and keep its tags"
 )

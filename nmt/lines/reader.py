@@ -1,7 +1,7 @@
 """Reads lines as they arrive and collects them in windows; a pause in the input ends a window.
 
-Only LF ends a line. The input is read as bytes, so that the result does not depend on the locale or
-on Python's universal newlines.
+Only a line feed (LF) ends a line. The input is read as bytes, so that the result does not depend on
+the locale or on Python's universal newlines.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ class Readable(Protocol):
     """A binary file or a similar source of bytes."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns some bytes, or b"" at the end of the input."""
+        """Returns at least one byte, or b"" at the end of the input."""
 
 
 @dataclass(frozen=True)
 class LinePart:
-    """A line, or a part of a very long line."""
+    """A complete line, or a part of a line that is too long to be read at once."""
 
     text: str
     ends_line: bool
@@ -47,12 +47,13 @@ class LineReader:
     """Splits a stream of bytes into lines and collects them in windows.
 
     Attributes:
-        invalid_lines: number of lines read so far in which invalid UTF-8 was replaced by U+FFFD.
-        begins_as_html: whether the first line is the beginning of an HTML page.
+        invalid_lines: the number of lines read so far in which invalid UTF-8 was replaced by
+            U+FFFD.
+        begins_as_html: whether the first line looks like the beginning of an HTML page.
     """
 
     def __init__(self, source: Readable, name: str, strict: bool, before: int = 0):
-        """Numbers the lines of `source` from `before` + 1, for messages."""
+        """Prepares to read `source`, whose lines are numbered from `before` + 1 in messages."""
         self.name, self.strict = name, strict
         self.invalid_lines, self.begins_as_html = 0, False
         self._arrivals = _Arrivals(source, name)
@@ -61,7 +62,7 @@ class LineReader:
         self._last_invalid_line = 0
 
     def windows(self) -> Iterator[list[LinePart]]:
-        """Yields windows of lines in order; a window is shorter than usual if the input pauses."""
+        """Yields the lines in windows, in input order; a pause in the input ends a window early."""
         window: list[LinePart] = []
         size, began_s = 0, 0.0
         while True:
@@ -81,7 +82,10 @@ class LineReader:
                 return
 
     def _parts(self, data: bytes | None) -> Iterator[LinePart]:
-        """Yields the lines that `data` completes, with None at a pause and b"" at the end."""
+        """Yields the lines, and the parts of very long lines, that `data` completes.
+
+        `data` is None if the input pauses, and b"" if the input has ended.
+        """
         *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
         for line in lines:
             yield self._part(line.removesuffix(b"\r"), True)
@@ -93,7 +97,7 @@ class LineReader:
             yield self._part(self._rest.removesuffix(b"\r"), True)
 
     def _part(self, data: bytes, ends_line: bool) -> LinePart:
-        """Decodes a part of the current line and counts the line if it contains invalid UTF-8."""
+        """Decodes a part of the current line, and counts the line if it contains invalid UTF-8."""
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -114,7 +118,7 @@ class Typed:
     def __init__(self) -> None:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  # used by input()
-        if isinstance(sys.stdin, io.TextIOWrapper):  # keeps the typed bytes in any locale
+        if isinstance(sys.stdin, io.TextIOWrapper):  # preserves the typed bytes in any locale
             sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
 
     def read(self, size: int = -1, /) -> bytes:
@@ -127,13 +131,13 @@ class Typed:
 
 
 class Slice:
-    """Reads the lines of a stream from `begin` up to but not including `end`, counted from 0."""
+    """Reads the lines from `begin` (inclusive) to `end` (exclusive) of a stream, counted from 0."""
 
     def __init__(self, source: Readable, begin: int, end: int):
         self._source, self._skip, self._left = source, begin, end - begin
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns some bytes, or b"" at the end of the input."""
+        """Returns at least one byte, or b"" after the last line."""
         data = self._source.read(_READ_BYTES)
         while self._skip and data:
             ends = data.count(b"\n")
@@ -158,19 +162,22 @@ class _Arrivals:
     """Reads a stream's bytes as they arrive and detects pauses; decompresses gzip, bzip2 and xz.
 
     Pipes and terminals are read without Python's buffering, which would wait for a full buffer.
-    All other streams, such as compressed files and bytes in memory, never pause.
+    Streams without a file descriptor, such as compressed files and bytes in memory, never pause.
     """
 
     def __init__(self, source: Readable, name: str):
         self.source, self.name = source, name
         self.descriptor: int | None = None
-        self._begin: bytes | None = b""  # the first bytes, until compression is known
+        self._begin: bytes | None = b""  # the first bytes, until compression has been detected
         if isinstance(source, io.BufferedReader | io.FileIO):
             with contextlib.suppress(OSError):
                 self.descriptor = source.fileno()
 
     def read(self, patience_s: float | None) -> bytes | None:
-        """Returns the next bytes, b"" at the end, or None after a pause of `patience_s` seconds."""
+        """Returns the next bytes, or b"" at the end of the stream.
+
+        The result is None if no bytes arrive for `patience_s` seconds.
+        """
         if isinstance(self.source, Typed) and patience_s is not None:
             return None  # the line is translated before the next prompt
         try:
@@ -185,7 +192,10 @@ class _Arrivals:
         return data if self._begin is None else self._begun(data)
 
     def _begun(self, data: bytes) -> bytes | None:
-        """Returns the first bytes, decompressed if necessary, or None if more bytes are needed."""
+        """Returns the first bytes of the stream, decompressed if necessary.
+
+        The result is None if more bytes are needed to detect compression.
+        """
         assert self._begin is not None and isinstance(self.source, io.BufferedReader | io.FileIO)
         self._begin += data
         if data and not is_begun(self._begin):
@@ -199,7 +209,7 @@ class _Arrivals:
 
 
 def _end_of_part(line: bytes) -> int:
-    """Returns the index at which to split a long line, if possible after a space."""
+    """Returns the index at which to split a long line, preferably after a space."""
     space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
     if space >= 0:
         return space + 1

@@ -26,15 +26,15 @@ def run_score(
     """Yields the output lines of `nmt score`, then calls `note` with the perplexities.
 
     Args:
-        each_token: whether to yield the log-probability of each token, as tab-separated pairs
-            `piece value`, instead of the sum for each line.
-        precision: precision of the model, or None for fp32 on every device. Logits are always
-            computed in fp32.
+        each_token: whether each output line lists the log-probabilities of all tokens, as
+            tab-separated `piece value` pairs, instead of their sum.
+        precision: the precision of the model's computations, or None for fp32 on every device.
+            Logits are always computed in fp32.
         note: called with each user-facing message.
 
     Raises:
-        InputError: a file cannot be read, or the numbers of lines differ.
-        NoModelError: there is no usable model, or its scores are NaN.
+        InputError: a file cannot be read, or the two files have different numbers of lines.
+        NoModelError: the model does not exist or is unusable, or its scores are NaN.
     """
     refuse_exported(Path(model))
     sources, targets = list(read_lines(source)), list(read_lines(target))

@@ -1,7 +1,7 @@
 """Implements `nmt translate`, which translates a stream line by line in bounded memory.
 
-Lines are collected in windows, which the translator sorts by length. A window is translated when it
-is full or when the input pauses.
+Lines are collected in windows, and the translator sorts the sentences of each window by length. A
+window is translated when it is full or when the input pauses.
 """
 
 import codecs
@@ -63,29 +63,32 @@ def run_translate(
     shard: Shard | None = None,
     shortlist: bool = False,
 ) -> None:
-    """Translates a file or standard input line by line into a file or standard output.
+    """Translates a file or standard input line by line, to a file or standard output.
 
-    An output file is created only when the output is complete. If standard input and standard
-    output are terminals, the user is prompted for each line.
+    An output file is created only when the output is complete. If lines are read from and written
+    to a terminal, the user is prompted for each line.
 
     Args:
-        model: a model, checkpoint or run directory, or a model exported to CTranslate2.
-        input, output: paths, or None for standard input or standard output.
-        ensemble: the other models of an ensemble (see `Translator.load`).
-        prefix_file: file with one prefix per input line. The translation of the input line begins
-            with the prefix. An empty line means no prefix.
-        alignment: output file with one line of word links per output line, such as "0-0 1-2" (pairs
-            of source word and target word; see `nmt.decoding.alignment`). With "-" as the value, no
-            file is written, and only the `jsonl` output contains the links.
-        shard: the part of the input lines to translate. The concatenated outputs of all shards are
-            equal to the output for the whole input.
+        model: the directory of a model, a checkpoint, a run or a CTranslate2 export.
+        input, output: the paths of the files, or None for standard input and standard output.
+        ensemble: the models that form an ensemble with `model` (see `Translator.load`).
+        prefix_file: a file with one prefix per input line. The translation of an input line begins
+            with its prefix. If a line of the file is empty, the translation has no prefix.
+        alignment: an output file for word alignments, with one line per output line. A line such as
+            "0-0 1-2" lists pairs of a source word's index and a target word's index (see
+            `nmt.decoding.alignment`). If the value is "-", no file is written, and only the `jsonl`
+            output contains the word alignments.
+        shard: a pair (i, n), or None. If it is given, the input lines are divided into n parts, and
+            only the i-th part is translated, where i is counted from 1. The concatenated outputs of
+            all n parts are equal to the output for the whole input.
         shortlist: see `Translator.load`.
         note: called with each user-facing message.
 
     Raises:
-        InputError: a file cannot be opened, options are out of range or conflict, the numbers of
-            prefixes and lines differ, or `options.strict` is set and the input is not valid UTF-8.
-        NoModelError: there is no usable model.
+        InputError: a file cannot be opened, an option is out of range or conflicts with another
+            option, the number of prefixes differs from the number of input lines, or the input
+            contains invalid UTF-8 and `options.strict` is set.
+        NoModelError: the model does not exist or is unusable.
         BrokenPipeError: the program that reads the output has closed the pipe.
     """
     _check_together(options, input, output, prefix_file, alignment, shard)
@@ -129,7 +132,10 @@ def run_translate(
 
 
 def _check_beam(model: Path, search: SearchOptions) -> None:
-    """Raises ArgumentError if `n_best` exceeds the model's default beam; loads no model."""
+    """Raises ArgumentError if `n_best` exceeds the model's default beam size.
+
+    The model is not loaded.
+    """
     if search.n_best == 1 or search.beam is not None or search.samples:
         return
     if is_exported(model):
@@ -142,7 +148,7 @@ def _check_beam(model: Path, search: SearchOptions) -> None:
 
 
 def _bar(lines: int | None) -> "tqdm[Any]":
-    from tqdm import tqdm  # imported here: it may be missing where only exported models are used
+    from tqdm import tqdm  # imported here: it may be missing if only exported models are used
 
     return tqdm(desc="translated", unit=" lines", total=lines, leave=False)
 
@@ -160,21 +166,22 @@ def translate_stream(
     lines: tuple[int, int | None] = (0, None),
     bar: "tqdm[Any] | None" = None,
 ) -> None:
-    """Writes the translation of each line of `source` to `target`, in order.
+    """Writes the translation of each line of `source` to `target`, in input order.
 
     Args:
         name: the name of `source` in messages.
-        note: called with warnings, for example about invalid UTF-8, lines translated in parts, and
-            suspicious translations.
+        note: called with each warning, for example about invalid UTF-8, about lines that were
+            translated in parts, or about suspicious translations.
         prefix_file: see `run_translate`.
-        links: the file to which the alignment is written; requires `options.search.align`.
-        lines: the lines of the whole input that `source` contains, as a half-open range counted
-            from 0. The end is None if `source` extends to the end of the input.
-        bar: a progress bar that counts lines.
+        links: the file to which word alignments are written. If `links` is given,
+            `options.search.align` must be True.
+        lines: the half-open range of the input lines that `source` contains, counted from 0. The
+            end of the range is None if `source` extends to the end of the input.
+        bar: a progress bar that counts the translated lines.
 
     Raises:
-        InputError: a compressed file is damaged, the numbers of prefixes and lines differ, or
-            `options.strict` is set and the input is not valid UTF-8.
+        InputError: a compressed file is damaged, the number of prefixes differs from the number of
+            input lines, or the input contains invalid UTF-8 and `options.strict` is set.
         BrokenPipeError: the program that reads `target` has closed the pipe.
     """
     reader = LineReader(source, name, options.strict, before=lines[0])
@@ -254,7 +261,10 @@ def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -
 def _progress(
     bar: "tqdm[Any] | None", window: Sequence[LinePart], passages: Sequence[Passage]
 ) -> Progress | None:
-    """Returns a callback that advances the bar as sentences are translated, or None without bar."""
+    """Returns a callback that advances `bar` as sentences are translated.
+
+    The result is None if `bar` is None.
+    """
     if bar is None:
         return None
     lines = sum(part.ends_line for part in window)
@@ -270,7 +280,10 @@ def _progress(
 
 
 class _Passages:
-    """Converts parts of lines to passages; the tag of a line applies to all parts of the line."""
+    """Converts parts of lines to passages.
+
+    The target-language tag of a line applies to all parts of the line.
+    """
 
     def __init__(self, translator: Translates, options: LineOptions):
         self.tokenizer = translator.tokenizer
@@ -295,7 +308,7 @@ def _translate_markup(
     name: str,
     note: Note,
 ) -> None:
-    """Translates an HTML or XML document; reads all of `source` first."""
+    """Translates an HTML or XML document, after reading all of `source`."""
     data = source.read()
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{name} is UTF-16. Convert it to UTF-8, for example with iconv.")
@@ -333,7 +346,7 @@ def _check_together(
     alignment: str | Path | None,
     shard: Shard | None,
 ) -> None:
-    """Raises ArgumentError if options conflict."""
+    """Raises ArgumentError if options conflict or if an output file cannot be used."""
     if options.prefix and prefix_file is not None:
         raise ArgumentError("{prefix} conflicts with {prefix_file}. Remove one of them.")
     if str(alignment) == "-" and options.format != "jsonl":
@@ -375,7 +388,7 @@ def _is_terminal() -> bool:
 
 
 def _count_lines(path: Path) -> int | None:
-    """Returns the number of lines of a file, or None if it can be read only once."""
+    """Returns the number of lines in a regular file, or None for a pipe or a device."""
     return count_lines(path) if path.is_file() else None
 
 
@@ -388,7 +401,7 @@ def _range(shard: Shard | None, lines: int | None) -> tuple[int, int | None]:
 
 
 class _Prefixes:
-    """Provides each line's translation prefix: one for all lines, or one per line of a file."""
+    """Provides the prefix for each translation, from an option or from a prefix file."""
 
     def __init__(self, prefix: str, path: str | Path | None, lines: tuple[int, int | None]):
         self.path, self.prefix = path, prefix
@@ -397,7 +410,10 @@ class _Prefixes:
         self._begins_line = True
 
     def of(self, window: Sequence[LinePart]) -> list[str] | None:
-        """Returns the prefixes of the next parts; only the first part of a line has a prefix."""
+        """Returns one prefix per part in `window`, or None if no prefixes were specified.
+
+        The prefix is empty for all parts of a line except the first part.
+        """
         if self.path is None and not self.prefix:
             return None
         prefixes = []
@@ -419,7 +435,7 @@ class _Prefixes:
         return line
 
     def check_end(self) -> None:
-        """Raises ArgumentError if there are more prefixes than lines."""
+        """Raises ArgumentError if there are more prefixes than input lines."""
         if next(self._lines, None) is not None:
             raise ArgumentError(
                 "{prefix_file} {} has more lines than the input. Provide one prefix per input "
@@ -430,10 +446,11 @@ class _Prefixes:
 
 @contextlib.contextmanager
 def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
-    """Converts BrokenPipeError to ArgumentError if the output is a file.
+    """Converts BrokenPipeError to ArgumentError if the output is a regular file.
 
-    If the output is a file, only the alignment can be a broken pipe. The error explains why the
-    output file is missing. If the output is also a pipe, BrokenPipeError is re-raised.
+    If the output is a regular file, only the pipe for the word alignments can break. The
+    ArgumentError explains why the output file was not written. If the output is standard output or
+    a pipe, the BrokenPipeError is re-raised.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Writes the output for each line: a translation, a numbered n-best list, or JSON."""
+"""Writes a translation, a numbered n-best list or a JSON object for each input line."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -22,20 +22,20 @@ class LineOptions:
     """Options for translating lines and for writing the translations."""
 
     search: SearchOptions = field(default_factory=SearchOptions)
-    numbered: bool = False  # write n-best lists with line number and score, not only the best text
+    numbered: bool = False  # write n-best lists with line numbers and scores
     strict: bool = False  # raise an error for invalid UTF-8
     prefix: str = ""  # prefix of every translation
     format: Format = "text"
     document: bool = False  # translate each line sentence by sentence
 
 
-# parts of lines; for each part, its translations, whether one of its sentences exceeds the maximum
-# length, and whether the translation of one of its sentences is empty
+# the parts of lines in a window, and for each part: its n-best translations, whether one of its
+# sentences exceeds the maximum length, and whether one of its sentences has an empty translation
 TranslatedWindow = tuple[Sequence[LinePart], Sequence[tuple[list[Translation], bool, bool]]]
 
 
 class LineNumbers:
-    """Counts line numbers and keeps the first ten for a warning."""
+    """Counts lines, and keeps the first ten line numbers for a warning."""
 
     def __init__(self, numbers: Iterable[int] = ()):
         self.count, self.first = 0, list[int]()
@@ -53,16 +53,19 @@ class LineWriter:
     """Writes one output line, or `n_best` numbered output lines, per input line.
 
     Args:
-        before: number of lines in the whole input that precede the first line to write.
-        language: language of the input, used to detect lines with several sentences. If None,
-            lines with several sentences are not detected.
+        before: the number of input lines that precede the first line to write.
+        language: the language of the input, which is needed to detect lines with several sentences.
+            If `language` is None, lines with several sentences are not detected.
 
     Attributes:
-        lines_in_parts: number of lines so far that exceed the maximum length.
-        doubtful: numbers of the lines with suspicious translations (see `nmt.documents.doubtful`).
-        lost: numbers of the lines with a sentence whose translation is empty.
-        unsplit: numbers of the lines with several sentences that were translated as one sentence.
-        unmet_terms: line number and glossary term for each term that a translation lacks.
+        lines_in_parts: the number of lines so far that exceed the maximum length and were therefore
+            translated in parts.
+        doubtful: the line numbers of suspicious translations (see `nmt.documents.doubtful`).
+        lost: the line numbers of sentences whose translations are empty.
+        unsplit: the numbers of lines that contain several sentences but were translated as one
+            sentence.
+        unmet_terms: the line number and the glossary term for each required term that a translation
+            does not contain.
     """
 
     def __init__(
@@ -84,11 +87,14 @@ class LineWriter:
     def _begin_line(self) -> None:
         self._source: list[str] = []  # parts of the current line
         self._parts: list[list[Translation]] = []
-        self._words = 0  # number of source words so far
+        self._words = 0  # number of source words in the current line so far
         self._is_cut = self._is_lost = False
 
     def write(self, windows: Iterable[TranslatedWindow]) -> None:
-        """Writes the translations of all windows; flushes them before the next window is read."""
+        """Writes the translations of all windows.
+
+        The output is flushed after each window, before the next window is read.
+        """
         for window in windows:
             lines, complete = self._lines_of(window)
             self.target.write("".join(lines).encode())
@@ -98,7 +104,7 @@ class LineWriter:
                 self.links.flush()
 
     def _lines_of(self, window: TranslatedWindow) -> tuple[list[str], list[Translation]]:
-        """Returns the output and the translations of the input lines that end in a window."""
+        """Returns the output lines and the translations of the input lines that end in `window`."""
         complete: list[Translation] = []
         lines: list[str] = []
         for part, (translations, is_cut, is_lost) in zip(*window, strict=True):
@@ -114,7 +120,7 @@ class LineWriter:
         return lines, complete
 
     def _end_line(self, wanted: list[Translation]) -> list[str]:
-        """Returns the output for the current input line and updates the counts for warnings."""
+        """Returns the output for the current input line, and updates the counts for warnings."""
         self._index += 1
         self.lines_in_parts += self._is_cut
         source = "".join(self._source)
@@ -167,5 +173,5 @@ def _rounded(value: float) -> float:
 
 
 def _pharaoh(translation: Translation) -> str:
-    """Formats a translation's links as a line in the Pharaoh format, which Moses uses."""
+    """Formats a translation's word alignment as a line in the Pharaoh format, which Moses uses."""
     return " ".join(f"{source}-{target}" for source, target in translation.alignment or []) + "\n"

@@ -1,5 +1,6 @@
-"""The Transformer of Vaswani et al. (2017) in plain PyTorch, without file access or training.
+"""Implements the Transformer of Vaswani et al. (2017) in PyTorch.
 
-`kernels` contains optimized implementations of matrix multiplication, dropout masks, quantized
-weights and CUDA graphs. Tests compare each implementation with plain PyTorch.
+This package neither reads files nor trains models. Its subpackage `kernels` contains optimized
+implementations, for example of matrix multiplication, dropout and int8 weights. Tests compare the
+optimized implementations with standard PyTorch operations.
 """

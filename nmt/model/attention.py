@@ -1,7 +1,8 @@
-"""Scaled dot-product attention, multi-head attention (§3.2) and attention masks.
+"""Implements scaled dot-product attention, multi-head attention (§3.2) and attention masks.
 
-Shapes: R rows (each with one sentence or several packed sentences); T queries and S keys per row,
-or C columns if queries and keys are the same tokens; D d_model; H heads; K d_k; V d_v.
+In shapes, R is the number of rows, each of which contains one sentence or several packed sentences.
+Each row has T queries and S keys, or C columns if queries and keys are the same tokens. D is
+d_model, H is the number of heads, K is d_k, and V is d_v.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from nmt.model.positions import rotated
 if TYPE_CHECKING:  # nmt.config reads files, which the model does not need
     from nmt.config import Model
 
-_MOST_WEIGHTS = 1 << 24  # maximum number of weights stored without gradients; 64 MiB in fp32
+_MOST_WEIGHTS = 1 << 24  # maximum number of stored weights without gradients; 64 MiB in fp32
 
 KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
@@ -36,24 +37,27 @@ KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 class Visibility:
     """An attention mask that is defined by rules.
 
-    A query can attend to a key if all rules that are set allow it. `attention` converts the rules
-    into an additive bias and caches the bias in this object, which all layers of a stack share. A
-    query that could not attend to any key would have NaN attention weights.
+    A query can attend to a key if all enabled rules allow it. `attention` converts the rules to an
+    additive bias and caches the bias in this object, because all layers of an encoder or decoder
+    use the same mask. Each query must be able to attend to at least one key, because its attention
+    weights would otherwise be NaN.
 
     Attributes:
-        segments: segment ids of the queries (R, T) and of the keys (R, S), int64. A query can
-            attend to the keys of its own segment. Padding queries (segment 0) can attend to every
-            key; their output is not used.
-        positions: positions of the queries (R, T) and of the keys (R, S) within their sentences,
-            int64; R may be 1. `causal` and `window` require positions.
-        ancestors: (R, T, S) bool; True allows attention. In decoding, the queries of a row are the
-            newest tokens of one sentence's hypotheses. Each query can attend only to the tokens of
-            its own hypothesis.
-        causal: prevents attention to later positions.
-        window: limits attention to the query's own position and window // 2 positions on each side.
-            Because scores outside the window are computed and then masked, a window saves no time.
-            In an encoder layer of the base model, attention's scores and weighted sums account for
-            only 1% of the multiplications for a sentence of 27 tokens, and 8% for 256 tokens.
+        segments: the segment ids of the queries (R, T) and the segment ids of the keys (R, S), both
+            int64. A query can attend only to the keys of its own segment. Padding queries, whose
+            segment id is 0, can attend to the keys of every segment; their outputs are not used.
+        positions: the positions of the queries (R, T) and of the keys (R, S) within their
+            sentences, both int64. R may be 1. Positions are required if `causal` or `window` is
+            set.
+        ancestors: a bool tensor (R, T, S), in which True allows attention. During decoding, the
+            queries of a row are the newest tokens of all hypotheses for one sentence, and each
+            query can attend only to the tokens of its own hypothesis.
+        causal: whether queries are prevented from attending to later positions.
+        window: if not None, each query can attend only to its own position and to `window // 2`
+            positions on each side. A window saves no time, because scores outside the window are
+            computed and then masked. Little time could be saved anyway, because the attention
+            scores and weighted sums account for only 1% of the multiplications in an encoder layer
+            of the base model if a sentence has 27 tokens, and for 8% if a sentence has 256 tokens.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -61,8 +65,8 @@ class Visibility:
     ancestors: Tensor | None = None
     causal: bool = False
     window: int | None = None
-    is_plain: bool = False  # multiply matrices on any device, without a fused kernel
-    blocks: BlockMask | None = None  # FlexAttention's mask for compiled layers, see `with_blocks`
+    is_plain: bool = False  # use separate matrix multiplications on every device
+    blocks: BlockMask | None = None  # FlexAttention's mask for compiled layers (see `with_blocks`)
     _bias: Tensor | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,12 +77,13 @@ class Visibility:
 def rules_of(
     visibility: Visibility, of_query: Callable[[Tensor], Tensor], of_key: Callable[[Tensor], Tensor]
 ) -> Iterator[Tensor]:
-    """Yields a bool mask for each rule that is set; True allows attention.
+    """Yields a bool mask for each enabled rule except `ancestors`; True allows attention.
 
     Args:
-        of_query: indexes a tensor (R, T) that contains a segment or a position for each query.
-        of_key: indexes a tensor (R, S) that contains a segment or a position for each key. The
-            results of `of_query` and `of_key` must broadcast.
+        of_query: a function that indexes a tensor (R, T), which contains one segment id or position
+            per query.
+        of_key: a function that indexes a tensor (R, S), which contains one segment id or position
+            per key. The tensors that `of_query` and `of_key` return must be broadcastable.
     """
     if visibility.segments is not None:
         query, key = of_query(visibility.segments[0]), of_key(visibility.segments[1])
@@ -93,10 +98,11 @@ def rules_of(
 
 
 def _added_bias(visibility: Visibility, dtype: torch.dtype) -> Tensor | None:
-    """Returns the additive attention mask, or None if there are no rules.
+    """Returns the additive attention bias, or None if no rules are enabled.
 
     Returns:
-        A cached tensor (R, 1, T, S) of `dtype`: 0 where attention is allowed, -inf elsewhere.
+        A cached tensor (R, 1, T, S) of type `dtype`, which is 0 where attention is allowed and -inf
+        elsewhere.
     """
     if visibility._bias is None or visibility._bias.dtype != dtype:
         rules = list(
@@ -119,8 +125,8 @@ _recorded: ContextVar[list[Tensor] | None] = ContextVar("_recorded", default=Non
 def recorded_weights() -> Iterator[list[Tensor]]:
     """Yields a list to which each call of `attention` in this thread appends its attention weights.
 
-    The weights have the shape (R, H, T, S) and are recorded before dropout. Calls in compiled
-    layers are not recorded.
+    The weights have the shape (R, H, T, S) and are recorded before dropout is applied. Calls of
+    `attention` in compiled layers are not recorded.
     """
     weights: list[Tensor] = []
     token = _recorded.set(weights)
@@ -131,31 +137,35 @@ def recorded_weights() -> Iterator[list[Tensor]]:
 
 
 def attention_weights(query: Tensor, key: Tensor, visibility: Visibility) -> Tensor:
-    """Computes softmax(Q K^T / sqrt(d_k)), Eq. 1: (R, H, T, K), (R, H, S, K) -> (R, H, T, S)."""
+    """Computes the attention weights softmax(Q K^T / sqrt(d_k)) of Eq. 1 in the paper.
+
+    (R, H, T, K), (R, H, S, K) -> (R, H, T, S)
+    """
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     bias = _added_bias(visibility, query.dtype)
-    with torch.autocast(query.device.type, enabled=False):  # no copy of the scores in fp32
+    with torch.autocast(query.device.type, enabled=False):  # avoids an fp32 copy of the scores
         return (scores if bias is None else scores + bias).softmax(-1)
 
 
 def attention(
     query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, dropout: Dropout
 ) -> Tensor:
-    """Computes softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
+    """Computes softmax(Q K^T / sqrt(d_k)) V, which is Eq. 1 in the paper.
 
-    On a CPU, this function uses separate matrix multiplications. For inputs as long as a sentence,
-    separate multiplications are faster than torch's fused kernel: 3 to 6 times in the bf16 backward
-    pass, and 2 to 8 times in the forward pass of a decoding step. Without gradients and dropout,
-    inputs with more than 2^24 attention weights use the fused kernel, which needs less memory if
-    d_k and d_v are equal.
+    On a CPU, this function uses separate matrix multiplications instead of torch's fused kernel. At
+    the length of typical sentences, separate multiplications are 3 to 6 times as fast as the fused
+    kernel in the bf16 backward pass, and 2 to 8 times as fast in the forward pass of a decoding
+    step. The fused kernel is used on a CPU only if there are more than 2^24 attention weights and
+    neither gradients nor dropout are required. The fused kernel needs less memory than separate
+    multiplications if d_k and d_v are equal.
 
     Args:
-        query, key, value: (R, H, T, K), (R, H, S, K), (R, H, S, V).
-        visibility: attention mask for T queries and S keys.
-        dropout: applied to the attention weights.
+        query, key, value: tensors of the shapes (R, H, T, K), (R, H, S, K) and (R, H, S, V).
+        visibility: the attention mask for the T queries and S keys.
+        dropout: the dropout module that is applied to the attention weights.
 
     Returns:
-        (R, H, T, V).
+        The attention output, (R, H, T, V).
     """
     recorded = None if torch.compiler.is_compiling() else _recorded.get()
     drops = dropout.training and dropout.p > 0
@@ -173,20 +183,23 @@ def attention(
 
 
 def _is_long(query: Tensor, key: Tensor, drops: bool) -> bool:
-    """Returns whether the weights are too large to store, and no gradient or dropout needs them."""
+    """Returns whether the attention weights are too large to be stored.
+
+    The result is always False if gradients or dropout require the attention weights.
+    """
     number = query.shape[:-1].numel() * key.shape[-2]
     return number > _MOST_WEIGHTS and not drops and not torch.is_grad_enabled()
 
 
 class Cache(Protocol):
-    """The keys and values of earlier steps in one layer's self-attention."""
+    """Stores the keys and values of earlier decoding steps for one layer's self-attention."""
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
-        """Appends a step's keys (R, H, T, K) and values (R, H, T, V).
+        """Appends the keys (R, H, T, K) and values (R, H, T, V) of a decoding step.
 
         Returns:
-            The keys and values of all steps so far. The order of the columns must match the
-            Visibility of the step.
+            The keys and values of all decoding steps so far. The order of their columns must match
+            the `Visibility` that is used in the same step.
         """
 
 
@@ -196,8 +209,8 @@ class MultiHeadAttention(nn.Module):
     The number of heads, d_k, d_v and d_model can be set independently, as the experiments in rows A
     and B of the paper's Table 3 require.
 
-    Projections of the same input are stacked in one matrix. Unlike in the paper, the projections
-    have biases.
+    The weight matrices that project the same input are stacked into one matrix. Unlike in the
+    paper, the projections have biases.
     """
 
     def __init__(self, model: Model, randomness: Randomness):
@@ -207,7 +220,7 @@ class MultiHeadAttention(nn.Module):
         self.output = Linear(model.heads * model.d_v, model.d_model)
 
     def split(self, projected: Tensor, size: int) -> Tensor:
-        """Separates the heads: (R, C, H * size) -> (R, H, C, size)."""
+        """Splits a projected tensor into heads: (R, C, H * size) -> (R, H, C, size)."""
         return projected.unflatten(-1, (self.heads, size)).transpose(1, 2)
 
     def combine(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
@@ -220,7 +233,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class SelfAttention(MultiHeadAttention):
-    """Attention with queries, keys and values from the same sequence."""
+    """Multi-head attention whose queries, keys and values come from the same sequence."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)
@@ -229,7 +242,10 @@ class SelfAttention(MultiHeadAttention):
         self.query_key_value = Linear(model.d_model, *self.rows)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Projects (R, C, D) to queries (R, H, C, K), keys (R, H, C, K) and values (R, H, C, V)."""
+        """Projects the input to queries, keys and values.
+
+        (R, C, D) -> (R, H, C, K), (R, H, C, K), (R, H, C, V)
+        """
         q, k, v = self.query_key_value(x).split(self.rows, dim=-1)
         return self.split(q, self.d_k), self.split(k, self.d_k), self.split(v, self.d_v)
 
@@ -237,9 +253,11 @@ class SelfAttention(MultiHeadAttention):
         """Computes self-attention: (R, C, D) -> (R, C, D).
 
         Args:
-            visibility: attention mask for C queries and C keys; with a cache, for C queries and all
-                keys in the cache. If positions are rotary, `visibility.positions` must be set.
-            cache: keys and values of earlier steps; None if `x` is the whole sequence.
+            visibility: the attention mask for the C queries and their keys. The keys are all keys
+                in the cache if `cache` is given, and otherwise the C keys of `x`. If the model uses
+                rotary positions, `visibility.positions` must be set.
+            cache: the keys and values of earlier decoding steps, or None if `x` is the whole
+                sequence.
         """
         query, key, value = self.project(x)
         if self.is_rotary:
@@ -252,7 +270,7 @@ class SelfAttention(MultiHeadAttention):
 
 
 class CrossAttention(MultiHeadAttention):
-    """Attention with keys and values from the encoder's output ("encoder-decoder attention")."""
+    """Cross-attention, which the paper calls "encoder-decoder attention"."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)
@@ -261,10 +279,16 @@ class CrossAttention(MultiHeadAttention):
         self.key_value = Linear(model.d_model, *self.rows)
 
     def project_memory(self, memory: Tensor) -> KeysValues:
-        """Projects the encoder's output: (R, S, D) -> keys (R, H, S, K), values (R, H, S, V)."""
+        """Projects the encoder's output to keys and values.
+
+        (R, S, D) -> (R, H, S, K), (R, H, S, V)
+        """
         k, v = self.key_value(memory).split(self.rows, dim=-1)
         return self.split(k, self.d_k), self.split(v, self.d_v)
 
     def forward(self, x: Tensor, keys_values: KeysValues, visibility: Visibility) -> Tensor:
-        """Maps (R, T, D) to (R, T, D); `keys_values` is the result of `project_memory`."""
+        """Computes cross-attention with the keys and values that `project_memory` returned.
+
+        (R, T, D) -> (R, T, D)
+        """
         return self.combine(self.split(self.query(x), self.d_k), *keys_values, visibility)

@@ -1,10 +1,12 @@
-"""Encoder and decoder layers (§3.1) with post-norm or pre-norm, and the output projection.
+"""Implements the encoder and decoder layers (§3.1 of the paper) and the output projection.
 
-Post-norm, which the paper uses, computes LayerNorm(x + Dropout(Sublayer(x))). Pre-norm computes
-x + Dropout(Sublayer(LayerNorm(x))), and each stack ends with one more LayerNorm.
+Post-norm layers, which the paper uses, compute LayerNorm(x + Dropout(Sublayer(x))). Pre-norm layers
+compute x + Dropout(Sublayer(LayerNorm(x))), and one more LayerNorm follows the last layer of the
+encoder and the last layer of the decoder.
 
-Shapes: R rows; S source columns, T target columns, C columns of a source or a target; D d_model;
-F d_ff; V vocabulary.
+In shapes, R is the number of rows, S the number of source columns, T the number of target columns,
+and C the number of columns of a source or target. D is d_model, F is d_ff, and V is the vocabulary
+size.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ LAYER_NORM_EPSILON = 1e-5  # torch's default; the paper gives no value
 
 
 class RMSNorm(nn.RMSNorm):
-    """RMSNorm (Zhang & Sennrich, 2019), computed in the dtype of its input.
+    """An RMSNorm layer (Zhang & Sennrich, 2019) that is computed in the dtype of its input.
 
     The output is x / sqrt(mean(x²) + epsilon) * weight.
     """
@@ -44,21 +46,21 @@ class RMSNorm(nn.RMSNorm):
 
 
 def new_norm(model: Model) -> nn.Module:
-    """Returns a new layer that normalizes the last dimension: (..., D) -> (..., D).
+    """Creates a layer that normalizes the last dimension: (..., D) -> (..., D).
 
-    Every normalization layer of the model is created by this function.
+    All normalization layers of the model are created by this function.
     """
     norm = RMSNorm if model.norm_type == "rms" else LayerNorm
     return norm(model.d_model, eps=LAYER_NORM_EPSILON)
 
 
 class FeedForward(nn.Module):
-    """The feed-forward network (§3.3), with ReLU, Swish or SwiGLU.
+    """A feed-forward network (§3.3) with ReLU, Swish or SwiGLU activations.
 
-    With ReLU, it computes max(0, x W1 + b1) W2 + b2, Eq. 2; with Swish, swish(x W1 + b1) W2 + b2,
-    where swish(y) = y * sigmoid(y). With SwiGLU (Shazeer, 2020), it computes
-    (swish(x W + b) * (x V + c)) W2 + b2, although Shazeer omits the biases. W and V are stacked in
-    one matrix.
+    With ReLU, the network computes max(0, x W1 + b1) W2 + b2, which is Eq. 2 in the paper. With
+    Swish, the network computes swish(x W1 + b1) W2 + b2, where swish(y) = y * sigmoid(y). With
+    SwiGLU (Shazeer, 2020), the network computes (swish(x W + b) * (x V + c)) W2 + b2, but Shazeer's
+    version has no biases. The SwiGLU matrices W and V are stacked into one matrix.
     """
 
     def __init__(self, model: Model, randomness: Randomness):
@@ -70,11 +72,11 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(model.activation_dropout, randomness)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (R, C, D) to (R, C, D)."""
+        """Applies the feed-forward network: (R, C, D) -> (R, C, D)."""
         return self.outer(self.dropout(self.units(x)))
 
     def units(self, x: Tensor) -> Tensor:
-        """Returns the inner activations, before dropout: (..., D) -> (..., F)."""
+        """Returns the activations of the inner layer before dropout: (..., D) -> (..., F)."""
         if not self.is_gated:
             return self.activation(self.inner(x))
         gate, linear = self.inner(x).chunk(2, dim=-1)
@@ -91,14 +93,17 @@ class Residual(nn.Module):
         self.is_post = model.norm == "post"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Maps (R, C, D) to (R, C, D); `sublayer` has the same input and output shapes."""
+        """Applies the wrapped sub-layer: (R, C, D) -> (R, C, D).
+
+        The output of the function `sublayer` must have the same shape as its input.
+        """
         if self.is_post:
             return self.norm(self.dropout(sublayer(x), residual=x))
         return self.dropout(sublayer(self.norm(x)), residual=x)
 
 
 class EncoderLayer(nn.Module):
-    """An encoder layer: self-attention and feed-forward network, each wrapped in a `Residual`."""
+    """An encoder layer with self-attention and a feed-forward network, each in a `Residual`."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
@@ -108,13 +113,16 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(model, randomness)
 
     def forward(self, x: Tensor, visibility: Visibility) -> Tensor:
-        """Maps (R, S, D) to (R, S, D); `visibility` masks the attention of S queries to S keys."""
+        """Applies the encoder layer: (R, S, D) -> (R, S, D).
+
+        `visibility` is the self-attention mask for the S queries and S keys of each row.
+        """
         x = self.self_attention_residual(x, lambda y: self.self_attention(y, visibility))
         return self.feed_forward_residual(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
-    """A decoder layer: self-attention, cross-attention and feed-forward network.
+    """A decoder layer with self-attention, cross-attention and a feed-forward network.
 
     Each of the three sub-layers is wrapped in a `Residual`.
     """
@@ -136,15 +144,16 @@ class DecoderLayer(nn.Module):
         memory_visibility: Visibility,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Maps (R, T, D) to (R, T, D).
+        """Applies the decoder layer: (R, T, D) -> (R, T, D).
 
         Args:
-            visibility: attention mask for T queries and T keys; with a cache, for T queries and all
-                keys in the cache.
+            visibility: the self-attention mask for the T queries and their keys. The keys are all
+                keys in the cache if `cache` is given, and otherwise the T keys of `x`.
             memory: the encoder's output (R, S, D), or the keys and values that
                 `CrossAttention.project_memory` computes from it.
-            memory_visibility: attention mask for T queries and S keys.
-            cache: keys and values of earlier steps; None if `x` is the whole target.
+            memory_visibility: the cross-attention mask for the T queries and S keys.
+            cache: the keys and values of earlier decoding steps, or None if `x` is the whole
+                target.
         """
         if isinstance(memory, Tensor):
             memory = self.cross_attention.project_memory(memory)
@@ -158,11 +167,11 @@ class DecoderLayer(nn.Module):
 class OutputProjection(nn.Module):
     """Multiplies decoder outputs by the embedding matrix (§3.4).
 
-    The embedding matrix is an argument rather than an attribute, so that checkpoints contain it
-    under one name only. For inference, this module can be replaced by a module with its own copy of
-    the matrix, for example a quantized copy.
+    The embedding matrix is an argument of `forward` rather than an attribute, so that checkpoints
+    contain the matrix under only one name. For inference, this module can be replaced with a module
+    that stores its own copy of the matrix, for example a quantized copy.
     """
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
-        """Computes logits without a bias: (..., D), (V, D) -> (..., V)."""
+        """Computes logits without the output bias: (..., D), (V, D) -> (..., V)."""
         return F.linear(hidden, embedding)

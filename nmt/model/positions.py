@@ -1,4 +1,4 @@
-"""Positional encodings: sinusoids (§3.5), learned embeddings (Table 3, row E), or rotations."""
+"""Implements sinusoidal (§3.5), learned (row E of Table 3) and rotary positional encodings."""
 
 import math
 
@@ -9,13 +9,14 @@ _LEAST_ROWS = 512  # number of positions in the smallest table
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """Returns the positional encodings of Vaswani et al. (2017), §3.5.
+    """Returns the sinusoidal positional encodings of Vaswani et al. (2017), §3.5.
 
     PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)),
-    where pos is counted from 0. (The authors' own code puts all sines before all cosines.)
+    where pos is counted from 0. Unlike this formula, the code of the paper's authors puts all sines
+    before all cosines.
 
     Returns:
-        (length, d_model) float32, computed in float64.
+        A float32 tensor (length, d_model), which is computed in float64.
     """
     position = torch.arange(length, dtype=torch.float64)[:, None]
     even = torch.arange(0, d_model, 2, dtype=torch.float64)
@@ -24,11 +25,11 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Looks up the values of `sinusoids` in a table; computes a longer table when needed.
+    """Looks up the values of `sinusoids` in a table, and computes a longer table when needed.
 
     Shorter tables are kept, because a captured CUDA graph continues to read the table that was used
     during its capture. Because each table is at least twice as long as the previous one, all tables
-    together have less than twice as many rows as the longest table.
+    together have fewer than twice as many rows as the longest table.
     """
 
     max_length: int | None = None
@@ -39,7 +40,7 @@ class SinusoidalPositions(nn.Module):
         self._tables: list[Tensor] = []
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """Maps int64 positions of shape (...), all less than `length`, to (..., d_model)."""
+        """Returns the encodings of int64 positions, all below `length`: (...) -> (..., d_model)."""
         device = positions.device
         for table in self._tables:
             if len(table) >= length and table.device == device:
@@ -52,7 +53,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Learned positional embeddings; encoder and decoder share one table (max_length, d_model)."""
+    """Learned positional embeddings; encoder and decoder share a (max_length, d_model) table."""
 
     def __init__(self, max_length: int, d_model: int):
         super().__init__()
@@ -64,7 +65,7 @@ class LearnedPositions(nn.Module):
         self.weight.normal_(0, self.weight.shape[1] ** -0.5, generator=generator)
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """Maps int64 positions of shape (...) to (..., d_model); ignores `length`.
+        """Returns the embeddings of int64 positions: (...) -> (..., d_model); ignores `length`.
 
         Raises:
             IndexError: a position is `max_length` or larger.
@@ -73,12 +74,12 @@ class LearnedPositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Adds nothing to the embeddings; for rotary positions, which only attention uses."""
+    """Replaces positional encodings in models with rotary positions, which only attention uses."""
 
     max_length: int | None = None
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """Returns a scalar 0 to add to embeddings, regardless of the positions."""
+        """Returns a scalar tensor of value 0, which has no effect when added to embeddings."""
         return torch.zeros((), device=positions.device)
 
 
@@ -86,15 +87,15 @@ def rotated(x: Tensor, positions: Tensor) -> Tensor:
     """Applies rotary position embeddings (Su et al., 2021) to queries or keys of self-attention.
 
     Channels 2i and 2i+1 are rotated by the angle pos / 10000^(2i/d_k). The dot product of a rotated
-    query and a rotated key depends only on the difference of their positions, not on the positions
-    themselves.
+    query and a rotated key depends only on the difference between their positions.
 
     Args:
-        x: queries or keys (R, H, C, K); K must be even.
+        x: the queries or keys, a tensor (R, H, C, K). K must be even.
         positions: (R, C) int64.
 
     Returns:
-        (R, H, C, K) in the dtype of `x`, computed in fp32 or a more precise dtype.
+        The rotated queries or keys, (R, H, C, K), in the dtype of `x`. The rotation is computed
+        with at least fp32 precision.
     """
     even = torch.arange(0, x.shape[-1], 2, device=x.device, dtype=torch.float32)
     angle = positions[:, None, :, None] * torch.exp(even * (-math.log(10_000.0) / x.shape[-1]))

@@ -1,12 +1,13 @@
-"""Decodes step by step with cached keys and values; implements the search's step interface.
+"""Implements `StepInterface` with cached keys and values.
 
 All W hypotheses of a sentence are queries in the same row and share one cache of keys and values.
-Each step appends W columns to the cache. A hypothesis can attend only to the columns of its
-ancestors, which are its own tokens so far. Reordering the beam therefore reorders the attention
-mask, not the cache. The keys and values of the source are computed only once per batch.
+Each step appends W columns to the cache. A hypothesis can attend only to the cache columns of its
+own tokens, which are called its ancestors. When the beam is reordered, only the attention mask is
+reordered, and the cache does not change. The keys and values for cross-attention are computed only
+once per batch.
 
-Shapes: B sentences, W beam width, S source length, H heads, K d_k, V d_v, P cache columns
-(steps * W).
+In shapes, B is the number of sentences, W the beam width, S the source length, H the number of
+heads, K d_k, V d_v, and P the number of cache columns, which is W times the number of steps.
 """
 
 import torch
@@ -21,17 +22,23 @@ _FIRST_CAPACITY = 32  # initial capacity in steps, which doubles when the cache 
 
 
 class GrowingCache:
-    """One layer's keys and values, in preallocated tensors that grow when they are full."""
+    """Stores one layer's keys and values in preallocated tensors that grow when they are full."""
 
     def __init__(self, first_capacity: int, max_columns: int):
-        """Sets the initial capacity in columns; a full cache grows twofold, up to `max_columns`."""
+        """Sets the initial capacity in columns.
+
+        Whenever the cache is full, the capacity doubles, up to `max_columns`.
+        """
         self.capacity, self.max_columns = min(first_capacity, max_columns), max_columns
         self.columns = 0
         self.keys: Tensor | None = None  # (B, H, capacity, K)
         self.values: Tensor | None = None  # (B, H, capacity, V)
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
-        """Appends W columns, (B, H, W, K) and (B, H, W, V); returns all P columns, newest last."""
+        """Appends a step's keys and values, and returns all P columns of the cache, newest last.
+
+        (B, H, W, K), (B, H, W, V) -> (B, H, P, K), (B, H, P, V)
+        """
         begin, self.columns = self.columns, self.columns + keys.shape[2]
         if self.columns > self.capacity:
             self.capacity = min(2 * self.capacity, self.max_columns)
@@ -40,7 +47,10 @@ class GrowingCache:
         return self.keys[:, :, : self.columns], self.values[:, :, : self.columns]
 
     def _written(self, held: Tensor | None, new: Tensor, begin: int) -> Tensor:
-        """Returns `held`, enlarged if necessary, with `new` written to the columns from `begin`."""
+        """Writes `new` to the columns of `held` from `begin` on, and returns `held`.
+
+        If `held` is None or too small, a larger tensor is returned instead.
+        """
         if held is None or held.shape[2] < self.capacity:
             larger = new.new_zeros(*new.shape[:2], self.capacity, new.shape[3])
             if held is not None:
@@ -50,13 +60,16 @@ class GrowingCache:
         return held
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only the sentences with the given indices, (b,) int64 in ascending order."""
+        """Removes all sentences except the sentences with the given indices.
+
+        `sentences` contains the indices of the remaining sentences in ascending order, (b,) int64.
+        """
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[sentences], self.values[sentences]
 
 
 class Stepper:
-    """The decoder's state for a batch of sentences."""
+    """Stores the decoder's state for a batch of sentences, and computes decoding steps."""
 
     def __init__(
         self,
@@ -70,12 +83,12 @@ class Stepper:
 
         Args:
             transformer: the model, in evaluation mode.
-            src: source tokens (B, S) int64, padded with PAD_ID; each sentence ends with EOS.
-            beam: W, the number of hypotheses per sentence.
-            max_length: maximum number of steps.
-            only: the tokens that may be generated, (n,) int64. If given, the arguments and results
-                of `step` refer to indices into `only` instead of token ids. None allows the whole
-                vocabulary.
+            src: the source tokens, (B, S) int64, padded with PAD_ID. Each sentence ends with EOS.
+            beam: the number W of hypotheses per sentence.
+            max_length: the maximum number of decoding steps.
+            only: the ids of the tokens that may be generated, (n,) int64, or None for the whole
+                vocabulary. If `only` is given, the arguments and results of `step` use indices into
+                `only` instead of token ids.
         """
         self.only = only
         self.logits = transformer.logits if only is None else logits_of(transformer, only)
@@ -97,12 +110,14 @@ class Stepper:
         """Returns the logits for the next token of each hypothesis.
 
         Args:
-            last_tokens: (B, W) int64, the newest token of each hypothesis; BOS at the first step.
-            parents: (B, W) int64; for each hypothesis, the index of the previous step's hypothesis
-                that it continues.
+            last_tokens: the newest token of each hypothesis, (B, W) int64. At the first step, the
+                newest tokens are BOS.
+            parents: for each hypothesis, the index of the previous step's hypothesis that it
+                extends, (B, W) int64.
 
         Returns:
-            (B, W, size of the vocabulary or of `only`).
+            The logits, (B, W, n), where n is the size of `only` if it is given, and otherwise the
+            size of the vocabulary.
 
         Raises:
             ValueError: `max_length` steps have already been taken.
@@ -125,7 +140,10 @@ class Stepper:
         return self.logits(hidden)
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only the sentences with the given indices, (b,) int64 in ascending order."""
+        """Removes all sentences except the sentences with the given indices.
+
+        `sentences` contains the indices of the remaining sentences in ascending order, (b,) int64.
+        """
         self.keys_values = [(k[sentences], v[sentences]) for k, v in self.keys_values]
         segments = self.memory_visibility.segments
         assert segments is not None

@@ -1,6 +1,7 @@
-"""The encoder-decoder Transformer, for whole batches in training and for single steps in decoding.
+"""Implements the encoder-decoder Transformer, for both training and decoding.
 
-Shapes: R rows, S source and T target columns, D d_model, H heads, V vocabulary.
+In shapes, R is the number of rows, S the number of source columns, T the number of target columns,
+D d_model, H the number of heads, and V the vocabulary size.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """The attention weights of a forward pass, one tensor per layer; a query's weights sum to 1."""
+    """The attention weights of a forward pass, in one tensor per layer.
+
+    The weights of each query sum to 1.
+    """
 
     encoder: list[Tensor]  # (R, H, S, S)
     decoder: list[Tensor]  # (R, H, T, T)
@@ -38,11 +42,11 @@ class _Initializes(Protocol):
     """A module that can initialize its own parameters."""
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Initializes the module's own parameters, not those of its submodules."""
+        """Initializes the module's own parameters, but not the parameters of its submodules."""
 
 
 class Transformer(nn.Module):
-    """The model of Vaswani et al. (2017), Figure 1.
+    """The Transformer model in Figure 1 of Vaswani et al. (2017).
 
     One matrix serves as source embedding, target embedding and output projection (§3.4).
     Embeddings are scaled by sqrt(d_model). Dropout is applied to the outputs of sub-layers and to
@@ -53,8 +57,9 @@ class Transformer(nn.Module):
         """Allocates the weights without initializing them (see `initialize`).
 
         Args:
-            vocabulary_size: V, the size of the joint vocabulary.
-            max_length: number of learned positions; ignored for other kinds of positions.
+            vocabulary_size: the size V of the joint vocabulary.
+            max_length: the number of learned positional embeddings. `max_length` is ignored if
+                positional encodings are not learned.
         """
         super().__init__()
         self.d_model, self.attention_window = model.d_model, model.attention_window
@@ -81,24 +86,25 @@ class Transformer(nn.Module):
         self.encoder_norm = new_norm(model) if pre else nn.Identity()
         self.decoder_norm = new_norm(model) if pre else nn.Identity()
         self.projection: nn.Module = OutputProjection()  # may be replaced, for example by `prepack`
-        # flex: FlexAttention in compiled layers; plain: matrix products on any device
+        # "flex" uses FlexAttention in compiled layers; "plain" uses separate matrix multiplications
         self.attention: Literal["fused", "flex", "plain"] = "fused"
 
     @property
     def max_length(self) -> int | None:
-        """The maximum length in tokens that the positional encodings support; None: no limit."""
+        """The maximum sentence length in tokens, or None if positions impose no limit."""
         return self.positions.max_length
 
     @torch.no_grad()
     def initialize(self, seed: int) -> None:
-        """Initializes all weights, for which the paper does not specify a distribution.
+        """Initializes all weights.
 
-        Embeddings are sampled from N(0, 1/d_model), as in fairseq. After scaling by sqrt(d_model),
-        the embeddings have a variance of 1; the sinusoids have a variance of 1/2. The output bias
-        is 0. All other weights are initialized by their modules' `initialize_weights`.
+        The paper does not specify how the weights are initialized. Embeddings are sampled from N(0,
+        1/d_model), as in fairseq. After scaling by sqrt(d_model), the embeddings have a variance of
+        1, compared with 1/2 for the sinusoids. The output bias is initialized to 0. All other
+        weights are initialized by the `initialize_weights` methods of their modules.
 
         Raises:
-            AttributeError: a module has parameters but no `initialize_weights`.
+            AttributeError: a module has parameters but no `initialize_weights` method.
         """
         generator = torch.Generator().manual_seed(seed)
         self.embedding.normal_(0, self.d_model**-0.5, generator=generator)
@@ -112,10 +118,11 @@ class Transformer(nn.Module):
         """Returns scaled embeddings plus positional encodings: (R, C), (R, C) -> (R, C, D).
 
         Args:
-            positions: int64, all below `length`.
+            positions: the positions of the tokens, int64, all below `length`.
 
         Raises:
-            IndexError: positions are learned, and a position is `max_length` or larger.
+            IndexError: the positional embeddings are learned, and a position is `max_length` or
+                larger.
         """
         embedded = F.embedding(tokens, self.embedding) * math.sqrt(self.d_model)
         x = embedded + self.positions(positions, length).to(embedded.dtype)
@@ -125,7 +132,7 @@ class Transformer(nn.Module):
         return self.dropout(x)
 
     def encode(self, src: Tokens) -> Tensor:
-        """Encodes the sources: (R, S) -> memory (R, S, D)."""
+        """Computes the encoder's output for the sources: (R, S) -> (R, S, D)."""
         x = self.embed(src.tokens, src.positions, src.tokens.shape[1])
         visibility = self._of_self_attention(_among(src))
         for layer in self.encoder:
@@ -133,7 +140,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """Returns an iterator over the decoder's layers, typed as DecoderLayer."""
+        """Returns an iterator over the decoder's layers, with the static type DecoderLayer."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     def decode(
@@ -147,12 +154,13 @@ class Transformer(nn.Module):
         """Maps embedded target tokens to hidden states: (R, T, D) -> (R, T, D).
 
         Args:
-            visibility: attention mask for self-attention, to which the model's attention window is
-                added.
-            memory: for each layer, the encoder's output or its projected keys and values.
-            memory_visibility: attention mask for cross-attention, with T queries and S keys.
-            caches: for each layer, the keys and values of earlier steps; None if `y` is the whole
-                target.
+            visibility: the self-attention mask, to which this method adds the model's attention
+                window.
+            memory: for each layer, the encoder's output, or the keys and values that the layer
+                computed from the encoder's output.
+            memory_visibility: the cross-attention mask for the T queries and S keys.
+            caches: for each layer, the keys and values of earlier decoding steps, or None if `y` is
+                the whole target.
         """
         visibility = self._of_self_attention(visibility)
         layers = zip(self.decoder_layers(), memory, caches, strict=True)
@@ -161,7 +169,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(y)
 
     def forward(self, src: Tokens, tgt_in: Tokens) -> Tensor:
-        """Computes the hidden states for `logits`: (R, S), (R, T) -> (R, T, D)."""
+        """Computes the decoder's final hidden states: (R, S), (R, T) -> (R, T, D)."""
         memory = self.encode(src)
         y = self.embed(tgt_in.tokens, tgt_in.positions, tgt_in.tokens.shape[1])
         n = len(self.decoder)
@@ -190,6 +198,6 @@ class Transformer(nn.Module):
 
 
 def _among(side: Tokens, *, causal: bool = False) -> Visibility:
-    """Returns the self-attention mask for sources or targets."""
+    """Returns the self-attention mask for the sources or targets of a micro-batch."""
     segments, positions = side.segments, side.positions
     return Visibility((segments, segments), (positions, positions), causal=causal)

@@ -1,9 +1,10 @@
 """Writes files and directories atomically.
 
-A file or directory gets its final name only when it is complete. Therefore a path has either its
-old or its new content, even after a power failure or `kill -9`. An interrupted process may leave a
-temporary file or directory, whose name begins with `PREFIX`. The next process that writes to the
-parent directory removes these temporary files, unless they are locked by a running process.
+A file or directory gets its final name only when it is complete. A path therefore always has either
+its old or its new content, even after a power failure or `kill -9`. An interrupted process may
+leave behind temporary files and directories, whose names begin with `PREFIX`. The next process that
+writes to the same directory removes all temporary files and directories that are not locked by a
+running process.
 """
 
 import itertools
@@ -27,7 +28,7 @@ _MAX_HOLDER_BYTES = 1000
 
 
 def sync(path: Path) -> None:
-    """Flushes a file or directory to disk."""
+    """Flushes a file or directory to disk with `os.fsync`."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -42,7 +43,7 @@ def write_file(path: Path, data: bytes | str) -> None:
 
 
 def write_if_changed(path: Path, data: bytes) -> None:
-    """Calls `write_file`, unless the file already contains `data`."""
+    """Writes `data` to a file atomically, unless the file already contains exactly `data`."""
     is_there = path.is_file() and path.stat().st_size == len(data)
     if not is_there or path.read_bytes() != data:
         write_file(path, data)
@@ -50,11 +51,12 @@ def write_if_changed(path: Path, data: bytes) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yields a temporary path; when the block ends, the file is synced and renamed to `path`.
+    """Yields the path of a temporary file that is finally renamed to `path`.
 
-    Also removes temporary files that killed processes left beside `path`. After an exception,
-    `path` is unchanged and the temporary file is removed. If an OSError does not name
-    a file, for example because the disk is full, `path` is added to the error.
+    When the body of the `with` statement ends, the temporary file is synced and renamed to `path`.
+    After an exception, `path` is unchanged and the temporary file is removed. Temporary files that
+    killed processes left in the same directory are also removed. If an OSError names no file, for
+    example because the disk is full, `path` is added to the error.
     """
     with _locked_aside(path, Path.touch) as aside:
         mode = _mode_of_files(aside)
@@ -68,15 +70,16 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Yields a temporary directory, which is renamed to `path` when the block ends.
+    """Yields the path of a temporary directory that is finally renamed to `path`.
 
-    Every file in the directory is synced before the directory is renamed. `path` must be missing or
-    an empty directory. After an exception, the temporary directory is removed. Temporary
-    directories that killed processes left beside `path` are always removed. If an OSError names no
-    file, `path` is added to the error.
+    When the body of the `with` statement ends, every file in the temporary directory is synced, and
+    the temporary directory is renamed to `path`. `path` must be an empty directory, or it must not
+    exist. After an exception, the temporary directory is removed. Temporary directories that killed
+    processes left in the same parent directory are also removed. If an OSError names no file,
+    `path` is added to the error.
 
     Raises:
-        InputError: another process has created `path` before the block ended.
+        InputError: another process created `path` before the temporary directory was renamed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked_aside(path, Path.mkdir) as aside:
@@ -91,16 +94,17 @@ def new_directory(path: Path) -> Iterator[Path]:
         try:
             aside.replace(path)
         except OSError:
-            refuse_existing(path)  # another process has created it meanwhile
+            refuse_existing(path)  # if another process has created `path` meanwhile
             raise
     sync(path.parent)
 
 
 def _mode_of_files(aside: Path) -> int:
-    """Returns the permissions of the new path `aside`, which depend only on the umask.
+    """Returns the default permissions of new files, which depend only on the umask.
 
-    Files that libraries write may have other permissions: only the owner can read the files that
-    safetensors writes.
+    The permissions are read from `aside`, which must be a new file or directory. Files that
+    libraries write may have other permissions. For example, safetensors writes files that only the
+    owner can read.
     """
     return aside.stat().st_mode & 0o666
 
@@ -116,11 +120,13 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def aside(path: Path, word: str) -> Path:
-    """Returns a temporary path beside `path`; files left there are removed by `remove_leftovers`.
+    """Returns a temporary path in the directory of `path`.
+
+    `remove_leftovers` later removes files that remain at the temporary path.
 
     Args:
-        word: part of the temporary name, such as "new" for the content that will replace `path`, or
-            "former" for the content that is replaced.
+        word: a part of the temporary name, such as "new" for the future content of `path`, or
+            "former" for its previous content.
     """
     return path.with_name(f"{PREFIX}{word}-{path.name}")
 
@@ -135,10 +141,12 @@ def _remove_unlocked(paths: Iterable[Path]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a directory, a file or a link (not its target), if it exists.
+    """Removes a file, a directory or a symbolic link, but not the target of a link.
+
+    If `path` does not exist, nothing is removed.
 
     Raises:
-        OSError: the path, or an entry of the directory, cannot be removed.
+        OSError: `path` or an entry of the directory cannot be removed.
     """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -147,7 +155,7 @@ def remove(path: Path) -> None:
 
 
 def link(path: Path, name: Path) -> None:
-    """Creates a hard link `name` to a file, or a copy if hard links are not supported."""
+    """Creates `name` as a hard link to a file, or as a copy if hard links are not supported."""
     try:
         os.link(path, name)
     except OSError:
@@ -156,24 +164,25 @@ def link(path: Path, name: Path) -> None:
 
 
 def free_name(path: Path, reason: str) -> Path:
-    """Returns an unused path beside `path`, with a name of the form `REASON-NUMBER-NAME`."""
+    """Returns an unused path of the form `REASON-NUMBER-NAME` in the directory of `path`."""
     names = (path.with_name(f"{reason}-{number}-{path.name}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
 @contextmanager
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yields a new locked file or directory beside `path`; removes it unless it was renamed.
+    """Yields the path of a new, locked temporary file or directory.
 
-    On a file system without file locking, the file is not locked, and other processes never remove
-    it.
+    The temporary path is in the directory of `path`. The temporary file or directory is finally
+    removed unless it was renamed. If the file system does not support file locking, the temporary
+    file or directory is not locked, and other processes never remove it.
     """
     _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
     while True:
-        # contains part of the name, to be recognizable; the whole name might be too long
+        # contains a part of the name, to be recognizable; the whole name might be too long
         aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
         with ExitStack() as stack:
-            stack.callback(_discard, aside)  # before `make`, as a signal may arrive any time
+            stack.callback(_discard, aside)  # before `make`, as a signal may arrive at any time
             make(aside)
             try:
                 descriptor = _open(aside)
@@ -193,14 +202,14 @@ def _discard(path: Path) -> None:
 
 
 def _open(path: Path) -> int:
-    """Opens a file or directory to lock it; closing the descriptor releases the lock."""
+    """Opens a file or directory in order to lock it; closing the descriptor releases the lock."""
     return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks need write access
 
 
 def refuse_link(path: Path) -> None:
-    """Raises InputError if `path`, which nmt would replace, is a symbolic link.
+    """Raises InputError if `path` is a symbolic link, because nmt would replace the link.
 
-    The directory `path.parent` may be a symbolic link.
+    The parent directory of `path` may be a symbolic link.
     """
     if path.is_symlink():
         raise InputError(
@@ -210,9 +219,10 @@ def refuse_link(path: Path) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Raises InputError unless `path` is missing or an empty directory that can be replaced.
+    """Raises InputError if `path` exists and is not an empty directory that can be replaced.
 
-    A link, a mount point and the current directory cannot be replaced.
+    Symbolic links, mount points and the current directory cannot be replaced. `path` must also be
+    valid UTF-8.
     """
     refuse_not_utf8(path)
     if path.is_dir() and not any(path.iterdir()):
@@ -236,12 +246,12 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
     """Locks `folder` for this process; the operating system releases the lock if the process dies.
 
     Args:
-        purpose: the command of this process, such as "nmt train", for the error messages of other
-            processes.
+        purpose: the command of this process, such as "nmt train", which other processes show in
+            their error messages.
 
     Raises:
-        InputError: the lock file is not a regular file, or another process holds the lock. The
-            message about the lock contains the command, process id and host of that process.
+        InputError: the lock file is not a regular file, or another process holds the lock. If
+            another process holds the lock, the message contains its command, process id and host.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
@@ -268,6 +278,6 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
             )
         stack.callback(os.ftruncate, descriptor, 0)
         holder = f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n".encode()
-        with suppress(OSError):  # the text is used only in messages
+        with suppress(OSError):  # the holder's name is needed only in messages
             os.ftruncate(descriptor, os.pwrite(descriptor, holder, 0))
         yield

@@ -1,10 +1,10 @@
-"""Writes and checks manifests, which list the size and the SHA-256 of every file in a directory.
+"""Writes and checks manifests, which list the size and SHA-256 hash of every file in a directory.
 
-The hashes reveal damage to a file before the file is used. A manifest is the file `manifest.json`
-in the directory that it describes. Its keys are `format_version`, `kind`, `files` (with the keys
-`size` and `sha256` for each file name), the additional keys of its kind, and `sha256`. The value of
-`sha256` is the hash of the manifest's canonical JSON (with sorted keys and without spaces),
-computed without this key.
+The hashes reveal damage to a file before the file is used. A manifest is stored as `manifest.json`
+in the directory that it describes. Every manifest has the keys `format_version`, `kind`, `files`
+and `sha256`; additional keys depend on the kind of manifest. `files` maps each file name to the
+`size` and the `sha256` of the file. The manifest's own `sha256` is the hash of its canonical JSON,
+which has sorted keys and no spaces, and which does not include the `sha256` key itself.
 """
 
 import errno
@@ -29,17 +29,17 @@ _BLOCK_BYTES = 1 << 20
 
 
 class NewerFormatError(LastingError):
-    """Raised if a newer version of nmt wrote a file; no older file may replace it (status 2)."""
+    """Raised if a newer, incompatible version of nmt wrote a manifest (exit status 2)."""
 
 
 def file_hash(path: Path) -> str:
-    """Returns the SHA-256 of a file's bytes, in hexadecimal."""
+    """Returns the SHA-256 hash of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def value_hash(value: Any) -> str:
-    """Returns the SHA-256 of a value's canonical JSON, in hexadecimal."""
+    """Returns the SHA-256 hash of a value's canonical JSON, in hexadecimal."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -51,17 +51,17 @@ def write(
 
     Args:
         kind: one of the kinds that `manifest_form` defines, such as "data" or "checkpoint".
-        facts: additional keys of the manifest, with their values.
-        files: the result of `sizes_and_hashes`, or None to compute it.
+        facts: a dictionary with the additional keys of the manifest and their values.
+        files: the result of `sizes_and_hashes`, or None to call that function.
     """
     files = sizes_and_hashes(folder) if files is None else files
     return rewrite(folder, {"format_version": FORMAT_VERSION, "kind": kind, "files": files} | facts)
 
 
 def sizes_and_hashes(folder: Path) -> dict[str, Any]:
-    """Returns the size and SHA-256 of each file below `folder`, by relative path.
+    """Maps the relative path of each file below `folder` to the file's size and SHA-256 hash.
 
-    Hidden files and manifests are left out.
+    The result does not contain hidden files and manifests.
     """
     names = sorted(
         str(path.relative_to(folder))
@@ -75,7 +75,7 @@ def sizes_and_hashes(folder: Path) -> dict[str, Any]:
 
 
 def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
-    """Sets the key `sha256` of the manifest `content`, writes it to `folder` and returns it."""
+    """Writes the manifest `content` with a new `sha256` to `folder`, and returns the manifest."""
     content = {key: value for key, value in content.items() if key != "sha256"}
     content["sha256"] = value_hash(content)
     write_file(folder / NAME, file_of(content))
@@ -83,7 +83,7 @@ def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def file_of(content: dict[str, Any]) -> bytes:
-    """Returns the bytes of the file that contains the manifest `content`."""
+    """Returns the manifest `content` as the bytes of a manifest file."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     # a value from another source may contain a lone surrogate, for which JSON has an escape
     return text.encode(errors="backslashreplace")
@@ -93,12 +93,14 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     """Returns the manifest of `folder`, after checking its hash and schema.
 
     Args:
-        name: name of the manifest file; a copy of a manifest may have another name.
+        name: the name of the manifest file. A copy of a manifest may have a name other than
+            `manifest.json`.
 
     Raises:
-        NoModelError: the manifest is missing, unreadable, damaged, or of another kind (status 3).
-        NewerFormatError: a newer version of nmt wrote the manifest (status 2).
-        InputError: the operating system refuses to read the file (see `of_system`; status 2 or 5).
+        NoModelError: the manifest does not exist, is damaged, or is not of the given kind (exit
+            status 3).
+        NewerFormatError: a newer, incompatible version of nmt wrote the manifest (exit status 2).
+        InputError: the operating system cannot read the file (exit status 2 or 5; see `of_system`).
     """
     path = folder / name
     damaged = NoModelError(f"{path} is damaged. Restore the {kind} directory from a copy.")
@@ -135,9 +137,9 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Returns whether `folder` has a file named `manifest.json` that nmt did not write.
+    """Returns whether `folder` contains a file `manifest.json` that nmt did not write.
 
-    Returns False if there is no such file, or if nmt wrote it and it was damaged later.
+    The result is False if the file does not exist, or if nmt wrote it and it was later damaged.
     """
     try:
         data = small_file(folder / NAME, _MAX_BYTES)
@@ -147,7 +149,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
-    """Returns the files below `folder`, at any depth, that the manifest does not list."""
+    """Returns the relative paths below `folder`, at any depth, that the manifest does not list."""
     known = {NAME, *content["files"]}
     known |= {str(parent) for name in known for parent in Path(name).parents}
     found = (str(path.relative_to(folder)) for path in below(folder))
@@ -167,16 +169,17 @@ def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = 
 
 @contextmanager
 def verified(folder: Path, content: dict[str, Any], name: str) -> Iterator[BinaryIO]:
-    """Opens a file that the manifest `content` lists, and checks its hash when the block ends.
+    """Opens a file that the manifest `content` lists, and finally checks the file's hash.
 
-    The hash is computed from the bytes that the block reads, so that a later change of the file has
-    no effect. The block must read the file sequentially, and the data must not be used before the
-    block has ended. If the block raises an InputError and the file is damaged, the error about the
-    damage is raised instead.
+    The hash is checked at the end of the `with` statement. The hash is computed from the bytes that
+    are read inside the `with` statement, so that later changes to the file have no effect. The file
+    must be read sequentially, and the data must not be used before the `with` statement has ended.
+    If an InputError is raised inside the `with` statement and the file is damaged, a NoModelError
+    about the damage is raised instead.
 
     Raises:
-        NoModelError: the file is missing or differs from the manifest.
-        InputError: the operating system refuses to read the file (status 2 or 5).
+        NoModelError: the file does not exist or does not match the manifest.
+        InputError: the operating system cannot read the file (exit status 2 or 5).
     """
     path, expected = folder / name, content["files"].get(name)
     if expected is None:
@@ -215,7 +218,7 @@ def verified(folder: Path, content: dict[str, Any], name: str) -> Iterator[Binar
 
 
 class _Hashing(io.RawIOBase):
-    """A stream of a file's bytes, which are hashed as they are read."""
+    """A stream that reads a file and hashes the bytes that have been read."""
 
     def __init__(self, file: io.FileIO):
         self._file, self.sha256 = file, hashlib.sha256()

@@ -83,7 +83,7 @@ class _Bleu(_Form):
 
 
 class _Original(_Form):
-    """Facts about the original model (see `nmt.reporting.about_model`)."""
+    """Facts about the model that was exported (see `nmt.reporting.about_model`)."""
 
     name: str
     parameters: int
@@ -107,7 +107,7 @@ _FORMS: dict[str, type[_Manifest]] = {
 
 
 def fault(kind: str, content: dict[str, Any]) -> str | None:
-    """Returns the first problem with a manifest of the given kind, or None if it is valid."""
+    """Returns the first problem with a manifest of a given kind, or None if there is no problem."""
     try:
         _FORMS[kind].model_validate(content)
     except ValidationError as error:

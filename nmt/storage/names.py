@@ -1,8 +1,9 @@
 """Defines the names of files and directories that more than one module uses.
 
-nmt/runs defines the paths of these files in run directories, model directories and checkpoints, and
-nmt/data defines the paths in prepared data. nmt/config uses the names to reject directories that
-`nmt prepare` or `nmt train` would replace.
+The package `nmt.runs` defines the paths of these files in run directories, model directories and
+checkpoints. The package `nmt.data` defines the paths in prepared data. The package `nmt.config`
+uses the names to reject settings that would cause `nmt prepare` or `nmt train` to replace a
+configured directory.
 """
 
 from nmt.storage.atomic import LOCK
@@ -20,7 +21,7 @@ OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 MODEL, CHECKPOINTS = "model", "checkpoints"
 LOG, TENSORBOARD = "log.jsonl", "tensorboard"
 EVALUATION, TEST_SCORES, EXAMPLES = "evaluation", "test.json", "examples.json"
-DATA_MANIFEST = "data.json"  # a copy of the manifest of the prepared data
+DATA_MANIFEST = "data.json"  # a copy of the prepared data's manifest
 # In prepared data
 TRAIN, VALIDATION = "train", "validation"
 WORK, USED_BY = ".work", ".used-by"
@@ -34,5 +35,5 @@ IN_DATA = frozenset(_IN_BOTH | {SHORTLIST, TRAIN, VALIDATION, MANIFEST, WORK, US
 IN_RUN = frozenset(
     _IN_BOTH | {MODEL, CHECKPOINTS, TENSORBOARD, EVALUATION, CONFIG, DATA_MANIFEST, LOG}
 )
-# Files that can be described by the manifest of prepared data, a model or a checkpoint
+# Files and directories that the manifest of prepared data, a model or a checkpoint can describe
 DESCRIBED = IN_DATA | {CONFIG, WEIGHTS, OPTIMIZER, STATE}

@@ -1,6 +1,6 @@
 """Opens files for reading, and lists directories.
 
-Compression is recognized by a file's content, not by its name.
+Compressed input files are recognized by their content rather than by their names.
 """
 
 import bz2
@@ -48,12 +48,13 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     """Opens a file or a pipe for reading; decompresses gzip, bzip2 and xz.
 
     Args:
-        name: the file's name in messages, or None to use the path.
+        name: the name of the file in messages, or None to use `path`.
 
     Raises:
-        InputError: the file is missing, or is a directory, a zip file or a zstd file. Reading from
-            the opened file raises InputError if the file is damaged or truncated.
-        DeniedError: there is no permission to read the file.
+        InputError: the file does not exist, or it is a directory, a zip file or a zstd file.
+            Reading from the opened file also raises InputError if compressed data is damaged or
+            truncated.
+        DeniedError: the user has no permission to read the file.
     """
     name = name or str(path)
     try:
@@ -75,16 +76,16 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
 
 
 def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
-    """Returns a stream of the content of a pipe; decompresses gzip, bzip2 and xz.
+    """Returns a stream of a pipe's content; decompresses gzip, bzip2 and xz.
 
     Args:
-        name: the pipe's name in messages.
+        name: the name of the pipe in messages.
     """
     return io.BufferedReader(_Pipe(file, name))
 
 
 def is_begun(begin: bytes) -> bool:
-    """Returns whether `begin` is long enough for `decompressed` to recognize the compression."""
+    """Returns whether `begin` is long enough for `decompressed` to recognize compressed data."""
     return len(begin) >= _LONGEST or b"\n" in begin
 
 
@@ -92,8 +93,8 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
     """Returns a stream that decompresses a file, or None if the file is not compressed.
 
     Args:
-        begin: the first bytes of the file; reading from `file` must return these bytes again.
-        name: the file's name in messages.
+        begin: the first bytes of the file. Reading from `file` must return these bytes again.
+        name: the name of the file in messages.
 
     Raises:
         InputError: the compression format of the file is not supported.
@@ -111,7 +112,7 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
 
 
 def refuse_not_utf8(path: Path) -> None:
-    """Raises InputError if a path is not valid UTF-8, because safetensors cannot open it."""
+    """Raises InputError if a path is not valid UTF-8, because safetensors requires UTF-8 paths."""
     try:
         os.fsencode(path).decode()
     except UnicodeDecodeError:
@@ -122,11 +123,11 @@ def refuse_not_utf8(path: Path) -> None:
 
 @contextlib.contextmanager
 def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
-    """Yields a file that compresses the data written to it, and writes the result to `file`.
+    """Yields a file object that compresses the data written to it and writes it to `file`.
 
     Args:
-        suffix: suffix of the file name, which selects the format (.gz, .bz2 or .xz). With any other
-            suffix, nothing is compressed.
+        suffix: the suffix of the file name. The suffixes .gz, .bz2 and .xz select the compression
+            format. With any other suffix, the data is not compressed.
     """
     if compress := _COMPRESSORS.get(suffix):
         with compress(file) as compressor:
@@ -136,14 +137,14 @@ def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
 
 
 def small_file(path: Path, at_most: int) -> bytes:
-    """Returns the content of a file that should be small.
+    """Returns the content of a file, which must not have more than `at_most` bytes.
 
-    Rejects pipes, because reading from them may block, and large files, because memory might run
-    out.
+    Pipes are rejected because reading from them may block. Larger files are rejected because memory
+    might run out.
 
     Raises:
         InputError: the file is a pipe or device, or has more than `at_most` bytes.
-        OSError: the file is missing or unreadable.
+        OSError: the file does not exist or cannot be read.
     """
     check_regular(path)
     with path.open("rb") as file:
@@ -157,7 +158,7 @@ def small_file(path: Path, at_most: int) -> bytes:
 
 
 def entries(folder: Path) -> list[Path]:
-    """Returns the paths in a directory, sorted, or an empty list if it does not exist.
+    """Returns the sorted paths in a directory, or an empty list if there is no such directory.
 
     Unlike `Path.glob`, this function raises an error if a directory cannot be listed.
 
@@ -171,7 +172,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def below(folder: Path) -> Iterator[Path]:
-    """Yields all paths in a directory and its subdirectories, without following links."""
+    """Yields all paths in a directory and its subdirectories, without following symbolic links."""
     for path in entries(folder):
         yield path
         if path.is_dir() and not path.is_symlink():
@@ -182,7 +183,7 @@ def check_regular(path: Path) -> None:
     """Rejects pipes, devices and sockets, which cannot be read twice and may block.
 
     Raises:
-        InputError: the path exists, but is neither a regular file nor a directory.
+        InputError: `path` exists but is neither a regular file nor a directory.
     """
     with contextlib.suppress(OSError, ValueError):
         mode = path.stat().st_mode
@@ -196,11 +197,12 @@ def read_lines(path: Path) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 file, plain or compressed, without \n or \r\n.
 
     Only \n ends a line. Some programs also treat other characters, such as U+2028, VT or a lone \r,
-    as line endings. Splitting at these characters could misalign the two sides of a corpus.
+    as line endings. Splitting lines at these other characters could misalign the two sides of a
+    corpus.
 
     Raises:
-        InputError: the file is missing, damaged or not UTF-8. The message names the file and the
-            line.
+        InputError: the file does not exist or is damaged, or a line is too long or not valid UTF-8.
+            If the problem is in a line, the message contains the line number.
     """
     number = 0
     with opened(path) as file:
@@ -232,7 +234,10 @@ def count_lines(path: Path) -> int:
 
 
 class Rest:
-    """A stream of the bytes `begin`, which were read from a pipe, and of the rest of the pipe."""
+    """A stream of the bytes `begin` and of the rest of a pipe.
+
+    The bytes `begin` have already been read from the pipe.
+    """
 
     def __init__(self, begin: bytes, file: io.BufferedReader | io.FileIO):
         self._begin = begin
@@ -245,7 +250,7 @@ class Rest:
 
 
 class _Pipe(io.RawIOBase):
-    """A stream of a pipe's bytes, decompressed if necessary; reads the pipe only on demand."""
+    """A stream that reads a pipe on demand and decompresses the data if necessary."""
 
     def __init__(self, file: io.BufferedReader, name: str):
         self._file, self._name = file, name
@@ -270,10 +275,10 @@ class _Streams:
     """Decompresses the concatenated streams of a bzip2 or xz file.
 
     `BZ2File` and `LZMAFile` ignore invalid data after the first stream, so that text in a damaged
-    later stream would be lost without an error.
+    second or later stream would be lost without an error.
 
     Args:
-        new: returns a decompressor for one stream.
+        new: a function that returns a decompressor for one stream.
         padding: the number of zero bytes after a stream must be a multiple of this number. Use 0
             if the format does not allow padding.
     """

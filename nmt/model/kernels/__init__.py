@@ -1,1 +1,1 @@
-"""Optimized implementations of the layers' operations; tests compare them with plain PyTorch."""
+"""Contains optimized replacements for PyTorch operations."""

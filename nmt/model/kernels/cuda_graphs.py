@@ -1,7 +1,8 @@
 """Captures decoding steps as CUDA graphs, which launch all kernels of a step at once.
 
-A graph replays its kernels on the memory addresses that were used during the capture. All tensors
-that the graph reads or writes must therefore keep their addresses as long as the graph is used.
+A CUDA graph replays its kernels on the memory addresses that were used during the capture. All
+tensors that the graph reads or writes must therefore keep their addresses as long as the graph is
+in use.
 """
 
 import weakref
@@ -18,8 +19,8 @@ Step = Callable[[], Tensor]
 class Capturer:
     """Captures decoding steps on one GPU as CUDA graphs that share one memory pool.
 
-    Sharing the pool is safe because the graphs are replayed one after another on one stream, and
-    because each graph has its own output tensor.
+    The graphs can share a memory pool because they are replayed one after another on one stream,
+    and because each graph has its own output tensor.
     """
 
     def __init__(self, device: torch.device):
@@ -30,10 +31,12 @@ class Capturer:
         self._newest: weakref.ref[torch.cuda.CUDAGraph] | None = None
 
     def captured(self, step: Step) -> Step:
-        """Captures `step`; returns a function that replays it and always returns the same tensor.
+        """Captures `step` and returns a function that replays it.
+
+        Every call of the returned function overwrites and returns the same tensor.
 
         Raises:
-            RuntimeError: `step` cannot be captured, or memory ran out.
+            RuntimeError: `step` cannot be captured, or GPU memory ran out.
         """
         newest = self._newest() if self._newest else None
         with as_current(self.device):
@@ -48,7 +51,7 @@ class Capturer:
                 graph,
                 pool=newest.pool() if newest else None,
                 stream=self._stream,
-                # other threads, such as a data loader's, may use the GPU during the capture
+                # other threads, such as a data loader, may use the GPU during the capture
                 capture_error_mode="thread_local",
             )
             # If ending the capture fails, torch does not restore the thread's stream.

@@ -1,9 +1,10 @@
-"""Dropout whose masks depend only on the seed, the step and the micro-batch.
+"""Implements dropout with masks that depend only on the seed, the step and the micro-batch.
 
 On a CPU, torch's dropout generates its masks serially, which takes 6 to 7 ms per million elements.
-This module therefore uses numpy's SFC64 generator on a CPU, with 16 random bits per element. The
-elements of a mask are independent, and the dropout probability is rounded to a multiple of 1/65536.
-On a GPU, this module uses torch's dropout and seeds torch's generator.
+On a CPU, this module therefore uses numpy's SFC64 generator, which provides 16 random bits per
+element. The elements of a mask are independent, and the dropout probability is rounded to a
+multiple of 1/65536. On a GPU, this module uses torch's dropout and seeds torch's random number
+generator.
 """
 
 import numpy as np
@@ -21,16 +22,16 @@ class Randomness:
         self._bits = np.random.SFC64(0)
 
     def seed(self, *key: int) -> None:
-        """Seeds the generator with non-negative integers, such as (seed, step, micro-batch)."""
+        """Seeds the generator with non-negative integers, such as a seed and a step number."""
         sequence = np.random.SeedSequence(key)
         self._bits = np.random.SFC64(sequence)
         if torch.cuda.is_available():
             torch.cuda.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
     def keep(self, shape: torch.Size, p: float) -> Tensor:
-        """Returns a bf16 mask on the CPU, in which each element is 0 with probability `p`, else 1.
+        """Returns a bf16 mask on the CPU; each element is 0 with probability `p` and 1 otherwise.
 
-        The probability is rounded to a multiple of 1/65536.
+        The probability `p` is rounded to a multiple of 1/65536.
         """
         size = shape.numel()
         bits = self._bits.random_raw((size + 3) // 4)
@@ -40,7 +41,10 @@ class Randomness:
 
 
 class _Masked(torch.autograd.Function):
-    """Computes residual + x * mask * scale in one pass; saves only the mask for backward."""
+    """Computes residual + x * mask * scale in one pass.
+
+    Only the mask is saved for the backward pass.
+    """
 
     @staticmethod
     def forward(ctx, residual: Tensor, x: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -56,7 +60,7 @@ class _Masked(torch.autograd.Function):
 
 
 class Dropout(nn.Module):
-    """Dropout with probability `p`; its masks come from a shared `Randomness`."""
+    """Applies dropout with probability `p`, using random bits from a shared `Randomness`."""
 
     def __init__(self, p: float, randomness: Randomness):
         super().__init__()
@@ -66,8 +70,8 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Returns residual + dropout(x), or dropout(x) if `residual` is None.
 
-        In training, dropout zeroes elements with probability `p` and scales the other elements by
-        1 / (1 - p). In evaluation, dropout(x) is `x`.
+        In training mode, dropout zeroes elements with probability `p` and scales all other elements
+        by 1 / (1 - p). In evaluation mode, dropout returns `x` unchanged.
         """
         if self.training and self.p > 0:
             if x.device.type == "cpu":

@@ -1,6 +1,6 @@
-"""Block masks for FlexAttention, the attention kernel of compiled layers.
+"""Creates block masks for FlexAttention, an attention kernel for compiled layers.
 
-Shapes: R rows, T queries and S keys per row.
+In shapes, R is the number of rows, q the number of query blocks, and k the number of key blocks.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ _BLOCK = 128  # FlexAttention computes or skips blocks of 128 x 128 scores
 def flex_suits(model: Model, device: torch.device) -> bool:
     """Returns whether FlexAttention supports a model's attention in compiled layers.
 
-    FlexAttention does not support dropout, nor the backward pass on a CPU. FlexAttention requires
-    that d_k and d_v are powers of two from 16 to 256.
+    FlexAttention supports neither dropout nor a backward pass on a CPU. Both d_k and d_v must be
+    powers of two from 16 to 256.
     """
     is_power = all(size in (16, 32, 64, 128, 256) for size in (model.d_k, model.d_v))
     return device.type == "cuda" and model.attention_dropout == 0 and is_power
 
 
 def with_blocks(visibility: Visibility) -> Visibility:
-    """Adds a block mask, which lets FlexAttention skip fully masked blocks of 128 x 128 scores.
+    """Adds a block mask that lets FlexAttention skip fully masked blocks of 128 x 128 scores.
 
     When sentences are packed, each sentence lies within one block of 128 columns, unless it is the
     only sentence in its row. FlexAttention therefore skips about half of the scores in the base
-    model's rows of 256 columns. FlexAttention needs no additive mask. With FlexAttention, unlike
-    the other kernels of `attention`, padding queries attend to no key and their output is 0.
+    model's rows of 256 columns. With FlexAttention, padding queries attend to no key, and their
+    outputs are 0. With the other attention kernels, padding queries attend to the keys of all
+    segments.
 
     Args:
-        visibility: the attention mask. A mask is returned unchanged if it has no segments, if it
-            has ancestors, or if the number of queries or keys is not a multiple of 128.
+        visibility: the attention mask. Masks without segments, masks with ancestors, and masks in
+            which the number of queries or keys is not a multiple of 128 are returned unchanged.
     """
     if visibility.segments is None or visibility.ancestors is not None:
         return visibility

@@ -1,18 +1,19 @@
-"""Computes LayerNorm in the dtype of its input, without fp32 copies."""
+"""Computes LayerNorm in the dtype of its input, without fp32 copies of the input."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_CACHED = 1 << 16  # elements converted to fp32 at once: 256 KiB
+_CACHED = 1 << 16  # number of elements that are converted to fp32 at once (256 KiB)
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's LayerNorm, computed in the dtype of its input even under autocast.
+    """A LayerNorm that is computed in the dtype of its input, even under autocast.
 
-    On a GPU, autocast would convert input and output to fp32 and save the fp32 input for the
-    backward pass. In a step of the base model, this would take 0.7 GiB more memory. With and
-    without autocast, the kernels compute mean and variance in fp32.
+    On a GPU, autocast would convert the input and the output of torch's LayerNorm to fp32, and save
+    the fp32 input for the backward pass. A training step of the base model would then take 0.7 GiB
+    more memory. The kernels always compute the mean and the variance in fp32, with and without
+    autocast.
     """
 
     def initialize_weights(self, generator: torch.Generator) -> None:
@@ -21,7 +22,7 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalizes the last dimension: (..., D) -> (..., D)."""
-        if _is_on_cpu(x):  # where autocast does not convert the input of LayerNorm
+        if _is_on_cpu(x):  # autocast does not convert LayerNorm's input on a CPU
             if x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
                 return super().forward(x)
             if torch.compiler.is_compiling():  # compiled code converts in registers
@@ -37,12 +38,12 @@ def _is_on_cpu(x: Tensor) -> bool:
 
 
 class _LowPrecisionLayerNorm(torch.autograd.Function):
-    """LayerNorm of bf16 input with fp32 weights on a CPU; sums weight gradients in fp32.
+    """Normalizes bf16 input with fp32 weights on a CPU, and sums weight gradients in fp32.
 
-    torch's kernel sums the gradients of all tokens in bf16, where small summands are rounded away.
-    With 4,096 tokens, 33% of the bias gradient was lost, and with 25,000 tokens 86% (torch 2.13).
-    The backward pass therefore uses the fp32 kernel, on chunks of rows that fit in the processor's
-    cache.
+    torch's bf16 kernel also sums the weight gradients of all tokens in bf16, where small summands
+    are lost to rounding. In torch 2.13, 33% of the bias gradient was lost with 4,096 tokens, and
+    86% was lost with 25,000 tokens. The backward pass of this class therefore applies torch's fp32
+    kernel to chunks of rows that fit in the processor's cache.
     """
 
     @staticmethod

@@ -1,9 +1,10 @@
-"""Prepacked and int8 weights for inference on a CPU.
+"""Prepacks or quantizes a model's weights for inference on a CPU.
 
-fp32 and bf16 weights are reordered once into oneDNN's layout. In int8, each row of a weight matrix
-is quantized symmetrically with its own fp32 scale, so that the largest magnitude in the row becomes
-127. Activations are quantized at each call according to their minimum and maximum, and products are
-summed in 32-bit integers. All operations except matrix multiplications stay in fp32.
+fp32 and bf16 weights are reordered once into oneDNN's layout. For int8, each row of a weight matrix
+is quantized symmetrically with its own scale, which maps the largest magnitude in the row to 127.
+Activations are quantized at each call according to their minimum and maximum, and int8 products are
+summed in 32-bit integers. In an int8 model, all operations other than multiplications by weight
+matrices are computed in fp32.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Precision = Literal["fp32", "bf16", "int8"]
 
 
 class PrepackedLinear(nn.Module):
-    """Computes x @ weight.T + bias with a weight in oneDNN's layout."""
+    """Computes x @ weight.T + bias with a weight matrix that is stored in oneDNN's layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
@@ -33,30 +34,37 @@ class PrepackedLinear(nn.Module):
         self.bias = bias
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
-        """Maps (..., I) to (..., O); ignores the second argument, which OutputProjection needs."""
+        """Applies the linear layer: (..., I) -> (..., O).
+
+        If this module replaces an `OutputProjection`, the second argument is the embedding matrix,
+        which is ignored.
+        """
         return onednn_linear(x, self.prepacked, self.bias)
 
 
 class Int8Linear(nn.Module):
-    """Computes x @ weight.T + bias with an int8 weight; quantizes `x` at each call."""
+    """Computes x @ weight.T + bias with an int8 weight matrix, and quantizes `x` at each call."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
         weight = weight.detach()
         scales = weight.abs().amax(1).clamp_(min=1e-8).double() / 127
         zeros = torch.zeros(len(weight), dtype=torch.long)
-        # torch has deprecated these functions in favor of torchao, which lacks such CPU kernels.
+        # torch deprecates these functions in favor of torchao, which has no such CPU kernels.
         with warnings.catch_warnings(action="ignore"):
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
             self.prepacked = torch.ops.quantized.linear_prepack(quantized, bias)
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
-        """Maps (..., I) to (..., O) fp32; ignores the second argument, as PrepackedLinear does."""
+        """Applies the linear layer: (..., I) -> (..., O) in fp32.
+
+        The second argument is ignored, as in `PrepackedLinear`.
+        """
         return torch.ops.quantized.linear_dynamic(x, self.prepacked, not _HAS_VNNI)
 
 
 def prepack(transformer: Transformer, precision: Precision) -> None:
-    """Converts a model on a CPU to `precision`, in place and for inference only.
+    """Converts a CPU model to `precision` in place; the result supports only inference.
 
     Raises:
         ValueError: `precision` is int8, but this build of torch does not support int8 matrix
@@ -69,7 +77,7 @@ def prepack(transformer: Transformer, precision: Precision) -> None:
     elif not has_onednn(transformer.embedding.dtype):
         return
     make = Int8Linear if precision == "int8" else PrepackedLinear
-    # without the layers that are replaced, so that the memory of each is freed at once
+    # The list omits the layers that are replaced, so that each layer's memory is freed at once.
     for module in [each for each in transformer.modules() if not isinstance(each, Linear)]:
         for name, child in module.named_children():
             if isinstance(child, Linear):
@@ -81,8 +89,8 @@ def logits_of(transformer: Transformer, tokens: Tensor) -> Callable[[Tensor], Te
     """Returns a function that computes the logits of the given tokens: (..., D) -> (..., n).
 
     Args:
-        transformer: a model, which may be prepacked.
-        tokens: token ids, (n,) int64.
+        transformer: the model, whose weights may be prepacked.
+        tokens: the ids of the n tokens, (n,) int64.
     """
     rows, projection = transformer.embedding[tokens], transformer.projection
     bias = None if transformer.output_bias is None else transformer.output_bias[tokens]

@@ -1,8 +1,9 @@
 """Multiplies matrices with the fastest library that torch includes.
 
 For fp32 matrix multiplication on a CPU, torch calls MKL, which uses only half the vector width on
-some processors. This module calls oneDNN instead, which also computes in fp32. On AMD Zen 5, the
-only processor measured, oneDNN is up to 2.4 times faster for the matrix sizes of the base model.
+some processors. This module therefore calls oneDNN, which also computes in fp32. On AMD Zen 5, the
+only processor on which both libraries were timed, oneDNN is up to 2.4 times as fast as MKL for the
+base model's matrix sizes.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from torch import Tensor, nn
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Returns x @ weight.T + bias: (..., I), (O, I), (O) -> (..., O).
 
-    The weight may have any strides, or oneDNN's layout.
+    `weight` may have any strides, or it may be stored in oneDNN's layout.
     """
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 @cache
 def has_onednn(dtype: torch.dtype) -> bool:
-    """Returns whether torch has the oneDNN operator and the processor supports `dtype`."""
+    """Returns whether oneDNN is available in torch and supports `dtype` on this processor."""
     one = torch.ones(1, 1, dtype=dtype)
     try:
         return onednn_linear(one, one, None).item() == 1
@@ -48,8 +49,9 @@ def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Returns bias + a @ b, without autograd support: (M), (N, K), (K, M) -> (N, M).
 
     Args:
-        bias: fp32. On a CPU, oneDNN adds the bias before it rounds the result to bf16; on other
-            devices the bias is rounded to bf16 first.
+        bias: an fp32 vector. On a CPU, oneDNN adds the bias before it rounds the result to the
+            dtype of `a`. On other devices, the bias is rounded to the dtype of `a` before it is
+            added.
     """
     if a.device.type == "cpu" and not torch.compiler.is_compiling() and has_onednn(a.dtype):
         return onednn_linear(a, b.t(), bias)
@@ -59,8 +61,8 @@ def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
 def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
     """Returns a.t() @ b, without autograd support: (N, K), (N, M) -> (K, M).
 
-    The result may be non-contiguous. The smaller matrix is used as the first operand, because
-    oneDNN copies the first operand to make it contiguous.
+    The result may be non-contiguous. The smaller of the two matrices is used as the first operand,
+    because oneDNN makes a contiguous copy of the first operand.
     """
     if a.shape[1] <= b.shape[1] or not _by_onednn(a):
         return matmul(a.t(), b)
@@ -89,13 +91,13 @@ class _LinearFunction(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """torch's `Linear`; on a CPU, oneDNN multiplies the matrices and adds the bias in one pass.
+    """A linear layer that, on a CPU, multiplies and adds the bias in one pass with oneDNN.
 
     Args:
-        in_features: I, the width of the input.
-        rows: the widths of one or more projections of the input. The projections are stacked in one
-            matrix, so that a single matrix multiplication computes all of them. O is the sum of the
-            widths.
+        in_features: the width I of the input.
+        rows: the widths of one or more projections of the input. The weights of all projections are
+            stacked into one matrix, so that a single matrix multiplication computes all
+            projections. The width O of the output is the sum of the projections' widths.
     """
 
     def __init__(self, in_features: int, *rows: int):
@@ -103,7 +105,10 @@ class Linear(nn.Linear):
         self.rows = rows
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Initializes projections with Xavier uniform (Glorot & Bengio, 2010) and biases with 0."""
+        """Initializes weights with Xavier uniform (Glorot & Bengio, 2010), and biases with 0.
+
+        The weights of each projection are initialized as a separate matrix.
+        """
         for projection in self.weight.split(self.rows):
             nn.init.xavier_uniform_(projection, generator=generator)
         self.bias.zero_()
@@ -114,7 +119,7 @@ class Linear(nn.Linear):
         return list(parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (..., I) to (..., O), in autocast's dtype if autocast is enabled."""
+        """Applies the layer: (..., I) -> (..., O), in autocast's dtype if autocast is enabled."""
         device = x.device.type
         if device != "cpu" or torch.compiler.is_compiling():
             return F.linear(x, self.weight, self.bias)

@@ -1,14 +1,15 @@
-"""Implements the step interface on tensors of fixed shapes and addresses, for CUDA graphs.
+"""Implements `StepInterface` with tensors of fixed shapes and addresses.
 
-A decoding step of the base model launches about 300 kernels. For a batch of few sentences, the GPU
-finishes each kernel before the host has launched the next one. A CUDA graph launches all kernels at
-once, but always uses the same shapes and addresses. Shapes are therefore rounded up to a few sizes,
-and the step number is a tensor on the device. On a CPU, the same code runs without a graph.
+A decoding step of the base model launches about 300 kernels. If a batch contains only a few
+sentences, the GPU finishes each kernel before the host has launched the next one. A CUDA graph
+launches all kernels at once, but always uses the same shapes and addresses. This module therefore
+rounds shapes up to one of a few sizes, and stores the step number in a tensor on the device. On a
+CPU, the same code runs without a CUDA graph.
 
 As in `stepper`, the W hypotheses of a sentence share one cache of keys and values.
 
-Shapes: B sentences, W beam width, S source length, C capacity in steps, P cache columns (C * W),
-H heads, K d_k, V d_v.
+In shapes, B is the number of sentences, W the beam width, S the source length, C the capacity in
+steps, P = C * W the number of cache columns, H the number of heads, K d_k, and V d_v.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from nmt.model.kernels.cuda_graphs import Capturer, Step
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
-# Each size needs its own capture, so there are only a few sizes.
-_FEW_SENTENCES = (1, 8, 64)  # B is one of these or a larger power of two
-_LEAST_LENGTH = 32  # S and C are this or a larger power of two
-_SHRINK = 4  # sentences move to smaller buffers once these have a quarter of the rows
+# Each size requires a separate capture, so only a few sizes are used.
+_FEW_SENTENCES = (1, 8, 64)  # B is one of these numbers or a larger power of two
+_LEAST_LENGTH = 32  # S and C are this number or a larger power of two
+_SHRINK = 4  # smaller buffers are used only if they have at most a quarter of the rows
 
 
 @dataclass(frozen=True)
 class BufferSize:
-    """The sizes B, W, S and C of `DecodeBuffers`."""
+    """The sizes B, W, S and C of `DecodeBuffers`, in this order."""
 
     sentences: int
     beam: int
@@ -43,7 +44,7 @@ class BufferSize:
 
     @classmethod
     def of(cls, sentences: int, beam: int, source: int, steps: int) -> BufferSize:
-        """Returns the smallest available size that is at least as large as the given values."""
+        """Returns the smallest supported size that is sufficient for the given numbers."""
         few = (number for number in _FEW_SENTENCES if number >= sentences)
         return cls(
             next(few, _power_of_two(sentences)),
@@ -53,7 +54,10 @@ class BufferSize:
         )
 
     def bytes(self, transformer: Transformer) -> int:
-        """Returns the size in bytes of keys, values and logits; all other tensors are small."""
+        """Returns the size of the keys, values and logits in bytes.
+
+        The sizes of all other tensors are negligible.
+        """
         layers = [layer.self_attention for layer in transformer.decoder_layers()]
         per_token = sum(layer.heads * (layer.d_k + layer.d_v) for layer in layers)
         tokens, vocabulary = self.source + self.steps * self.beam, len(transformer.embedding)
@@ -67,29 +71,32 @@ def _power_of_two(number: int) -> int:
 
 
 class StaticCache:
-    """One layer's keys and values for C steps; the columns of future steps are 0.
+    """Stores one layer's keys and values for C steps; the columns of future steps are 0.
 
     Args:
-        keys: (B, H, P, K).
-        values: (B, H, P, V).
-        columns: indices of the current step's columns, (W,) int64.
+        keys: the cached keys, (B, H, P, K).
+        values: the cached values, (B, H, P, V).
+        columns: the indices of the columns that the current step writes, (W,) int64.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, columns: Tensor):
         self.keys, self.values, self.columns = keys, values, columns
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
-        """Writes a step's columns, (B, H, W, K) and (B, H, W, V); returns all P columns."""
+        """Writes the keys and values of the current step, and returns all P columns of the cache.
+
+        (B, H, W, K), (B, H, W, V) -> (B, H, P, K), (B, H, P, V)
+        """
         self.keys.index_copy_(2, self.columns, keys)
         self.values.index_copy_(2, self.columns, values)
         return self.keys, self.values
 
 
 class DecodeBuffers:
-    """The decoding state of a batch in tensors of fixed size, and the step that updates them."""
+    """Stores the decoding state of a batch in fixed-size tensors, and computes decoding steps."""
 
     def __init__(self, transformer: Transformer, size: BufferSize):
-        """Allocates the tensors, in the dtype of the weights."""
+        """Allocates tensors of the given size, in the dtype of the model's weights."""
         self.transformer, self.size = transformer, size
         weights = transformer.embedding
         B, W, S, C = size.sentences, size.beam, size.source, size.steps
@@ -109,11 +116,14 @@ class DecodeBuffers:
         self._captured: Step | None = None
 
     def capture(self, capturer: Capturer) -> None:
-        """Captures the step as a CUDA graph; raises the same errors as `Capturer.captured`."""
+        """Captures a decoding step as a CUDA graph.
+
+        This method raises the same errors as `Capturer.captured`.
+        """
         self._captured = capturer.captured(self._step)
 
     def clear(self) -> None:
-        """Resets the buffers to their state before the first step."""
+        """Resets all buffers to their state before the first decoding step."""
         self.step_number.zero_()
         for tensor, columns in self.tensors():
             if columns is not None:
@@ -133,9 +143,10 @@ class DecodeBuffers:
                 yield tensor, None
 
     def step(self) -> Tensor:
-        """Returns the logits (B, W, vocabulary size) for the tokens that follow `tokens`.
+        """Returns the logits for the next token of each hypothesis, (B, W, vocabulary size).
 
-        After `capture`, every call overwrites and returns the same tensor.
+        After `capture` has been called, every call of `step` overwrites and returns the same
+        tensor.
         """
         return self._captured() if self._captured else self._step()
 
@@ -156,7 +167,7 @@ class DecodeBuffers:
 
 
 class Buffers(Protocol):
-    """A pool of decode buffers."""
+    """A pool of `DecodeBuffers` that are reused for several batches."""
 
     transformer: Transformer  # in evaluation mode
 
@@ -164,14 +175,14 @@ class Buffers(Protocol):
         """Returns cleared buffers of the given size."""
 
     def release(self, buffers: DecodeBuffers) -> None:
-        """Returns buffers to the pool."""
+        """Returns the buffers to the pool for reuse."""
 
 
 class StaticStepper:
-    """An equivalent of `Stepper` with tensors of fixed shapes and addresses."""
+    """Computes the same logits as `Stepper`, with tensors of fixed shapes and addresses."""
 
     def __init__(self, pool: Buffers, src: Tensor, beam: int, max_length: int):
-        """Encodes the sources and prepares for decoding; for the arguments, see `Stepper`."""
+        """Encodes the sources and acquires buffers; see `Stepper` for the other arguments."""
         self._pool, self.sentences, self.max_length = pool, len(src), max_length
         transformer, tokens = pool.transformer, Tokens.of_rows(src)
         self.steps_taken = 0
@@ -186,7 +197,10 @@ class StaticStepper:
             keys[:B, :, :S], values[:B, :, :S] = own_keys, own_values
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Returns logits as `Stepper.step` does; the next step overwrites these logits."""
+        """Returns the same logits as `Stepper.step`.
+
+        The next decoding step may overwrite the returned tensor.
+        """
         if self.steps_taken == self.max_length:
             raise ValueError(f"`max_length` is {self.max_length}, so no more steps can be taken.")
         if self.steps_taken == self.buffers.size.steps:
@@ -197,12 +211,18 @@ class StaticStepper:
         return self.buffers.step()[: self.sentences]
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only the sentences with the given indices, (b,) int64 in ascending order."""
+        """Removes all sentences except the sentences with the given indices.
+
+        `sentences` contains the indices of the remaining sentences in ascending order, (b,) int64.
+        """
         self.sentences = len(sentences)
         self._move(sentences, self.buffers.size.steps)
 
     def _move(self, rows: Tensor | slice, steps: int) -> None:
-        """Copies the given rows into buffers of the required size, possibly the current buffers."""
+        """Copies the given rows to buffers of the required size.
+
+        The current buffers are used if they have the required size.
+        """
         old, former = self.buffers, self.buffers.size
         size = BufferSize.of(self.sentences, former.beam, former.source, steps)
         if size.sentences * _SHRINK > former.sentences:
