@@ -1,6 +1,6 @@
 """Lists the output formats of `nmt translate`.
 
-This module imports no slow modules, so that `nmt translate --help` is fast.
+This module imports no slow modules, so that the help of `nmt translate` appears quickly.
 """
 
 from typing import Literal
