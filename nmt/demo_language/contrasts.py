@@ -1,7 +1,7 @@
 """Generates contrastive pairs: a source, its translation, and a translation with one error.
 
-The wrong translation differs from the right translation in a single grammatical phenomenon, and it
-is wrong for every reading of the source.
+The incorrect translation differs from the correct translation in a single grammatical phenomenon,
+and is incorrect for every reading of the source.
 """
 
 import re
@@ -32,7 +32,7 @@ _CLAUSES = ((that_clauses, ("that", ", dass")), (whether_clauses, ("whether", ",
 
 @dataclass(frozen=True)
 class ContrastivePair:
-    """A source with a right and a wrong translation, and the phenomenon that the error concerns."""
+    """A source with a correct and an incorrect translation, and the phenomenon of the error."""
 
     source: str
     right: str

@@ -1,4 +1,4 @@
-"""Measures how often a model prefers a right translation to a wrong translation.
+"""Measures how often a model prefers a correct translation to an incorrect translation.
 
 LingEval97 (Sennrich, 2017) and ContraPro (Müller et al., 2018) are test sets of contrastive pairs.
 """
@@ -12,17 +12,17 @@ from nmt.errors import InputError, count
 from nmt.storage.opening import read_lines
 from nmt.translator import Translator
 
-_COLUMNS = ("source", "right translation", "wrong translation", "category")
+_COLUMNS = ("source", "correct translation", "incorrect translation", "category")
 _REMEDY = (
-    "Each line must contain a source sentence, a right translation, a wrong translation and a "
-    "category, separated by tabs."
+    "Each line must contain a source sentence, a correct translation, an incorrect translation "
+    "and a category, separated by tabs."
 )
 _Z = 1.96  # quantile of the normal distribution for a 95% confidence interval
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of pairs in which the right translation has the higher score."""
+    """The share of pairs in which the correct translation has the higher score."""
 
     pairs: int
     right: int
@@ -31,7 +31,7 @@ class Accuracy:
 
     @classmethod
     def of(cls, results: Sequence[bool]) -> Self:
-        """Computes the accuracy from the results of one or more pairs (True: right)."""
+        """Computes the accuracy from the results of one or more pairs (True: correct)."""
         n, right = len(results), sum(results)
         share, spread = right / n, _Z**2 / n
         middle = (share + spread / 2) / (1 + spread)
@@ -50,7 +50,7 @@ class Contrastive:
 
 @dataclass(frozen=True)
 class ContrastivePair:
-    """A source sentence with a right and a wrong translation."""
+    """A source sentence with a correct and an incorrect translation."""
 
     source: str
     right: str
@@ -61,8 +61,8 @@ class ContrastivePair:
 def read_contrastive(path: Path) -> list[ContrastivePair]:
     """Reads contrastive pairs.
 
-    Each line contains a source sentence, a right translation, a wrong translation and a category,
-    separated by tabs.
+    Each line contains a source sentence, a correct translation, an incorrect translation and a
+    category, separated by tabs.
 
     Raises:
         InputError: the file cannot be read or is empty, or a line is not a contrastive pair.
@@ -85,8 +85,8 @@ def _parsed(path: Path) -> Iterator[ContrastivePair]:
         pair = ContrastivePair(*cells)
         if pair.right == pair.wrong:
             raise InputError(
-                f"{path}:{number}: The right and the wrong translation are identical. Change one "
-                "of them, or remove the line."
+                f"{path}:{number}: The correct and the incorrect translation are identical. Change "
+                "one of them, or remove the line."
             )
         yield pair
 
@@ -96,8 +96,8 @@ def contrastive_accuracy(
 ) -> Contrastive:
     """Computes a model's accuracy on contrastive pairs with the scores of `nmt score`.
 
-    A pair counts as right if the log-probability of the right translation is higher than the
-    log-probability of the wrong translation. Log-probabilities are not normalized by length.
+    A pair counts as correct if the log-probability of the correct translation is higher than the
+    log-probability of the incorrect translation. Log-probabilities are not normalized by length.
 
     Args:
         path: path of the file of contrastive pairs; used in messages.

@@ -87,11 +87,13 @@ GOOD = line("The man reads.", "Der Mann liest.", "Der Mann lesen.", "agreement")
         ("", "{}/pairs.tsv is empty. Each line must contain a source sentence, "),
         (GOOD + line("a", "b", "c"),
          "{}/pairs.tsv:2: The line has 3 columns, not 4. Each line must contain a source "
-         "sentence, a right translation, a wrong translation and a category, separated by tabs."),
+         "sentence, a correct translation, an incorrect translation and a category, separated by "
+         "tabs."),
         (GOOD + "\n", "{}/pairs.tsv:2: The line has 1 column, not 4. "),
-        (line("a", "b", " ", "x"), "{}/pairs.tsv:1: The wrong translation is empty. Fill it in."),
+        (line("a", "b", " ", "x"),
+         "{}/pairs.tsv:1: The incorrect translation is empty. Fill it in."),
         (line("a", "b", "b ", "x"),
-         "{}/pairs.tsv:1: The right and the wrong translation are identical. "),
+         "{}/pairs.tsv:1: The correct and the incorrect translation are identical. "),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["evaluate {run}", "report {run} --output {folder}/new.html"])

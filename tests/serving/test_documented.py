@@ -42,7 +42,8 @@ def test_documented_paths_exist_and_no_others(port: int):
 def test_documented_bounds_are_the_defaults():
     limits = Limits()
     for bound in (
-        f"{limits.texts} texts", f"{limits.characters:,} characters", f"{limits.beam} for `beam` and `n_best`",
+        f"{limits.texts} texts", f"{limits.characters:,} characters",
+        f"{limits.beam} for `beam` and `n_best`",
         f"{limits.next_tokens} for `k` (`/api/next_tokens`)", f"{limits.arrival_s:g} s to arrive",
         f"{limits.body_bytes:,} bytes", f"within {limits.answer_s:g} s",
         f"finished within {limits.shutdown_s:g} s", f"(default: {limits.queue})",
