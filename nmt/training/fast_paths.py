@@ -1,7 +1,7 @@
 """Chooses the fastest execution path whose results agree with the reference implementation.
 
 An execution path (see `FastPath`) is one of several implementations of the model and the loss for
-training. The slowest path, "plain", is the reference implementation; warnings call it "plain code".
+training. The slowest path, "plain", is the reference implementation.
 Each time a run starts or resumes, faster paths are compared with the reference implementation on
 the first micro-batch. If a path raises an error or produces different results, a warning is shown
 and the next slower path is tried.
@@ -102,7 +102,8 @@ def choose_path(
     if problems:
         note(
             f"nmt: warning: On this machine, {' and '.join(problems)} did not reproduce the "
-            f"results of plain code. The run uses {_NAMES[path]}, which may be slower."
+            f"results of the reference implementation. The run uses {_NAMES[path]}, which may be "
+            "slower."
         )
     return path if paths else None
 
@@ -233,7 +234,8 @@ class Reference:
 
 
 def _share(error: float, size: float, plain: float) -> str:
-    return f"{error / (size or 1):.2%}, that of plain code by {plain / (size or 1):.2%}"
+    its, reference = error / (size or 1), plain / (size or 1)
+    return f"{its:.2%}, that of the reference implementation by {reference:.2%}"
 
 
 def _gradients(

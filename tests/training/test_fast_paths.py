@@ -1,4 +1,4 @@
-"""Fast paths of training are compared with plain code, and are not used if they differ.
+"""Fast paths of training are not used if they differ from the reference implementation.
 
 A CPU replaces the GPU: traced graphs run without being compiled, and FlexAttention uses its unfused
 CPU code, for which torch does not allow backward passes by default.

@@ -1,4 +1,4 @@
-"""Checks that results on a GPU agree with results on a CPU and with results of plain code.
+"""Compares results on a GPU with results on a CPU and with those of the reference implementation.
 
 Each result has the key `ok`, which is true if the check succeeded.
 """
@@ -156,7 +156,7 @@ def graphs(bench: Bench) -> Iterator[Result]:
 
 
 def training_paths(bench: Bench) -> Iterator[Result]:
-    """Compares training steps of the base model on each fast path with steps by plain code."""
+    """Compares steps of the base model on each fast path with the reference implementation."""
     steps = Training(bench, BASE, "compiled")
     batch, config = steps.tensors[0], steps.config
     reference = Reference.of(steps.loss_module, batch, config)
