@@ -7,7 +7,8 @@ and CUDA graphs with the reference implementation, and test whether a small run 
 If there is a second GPU, they also check translation on the second GPU and training on both GPUs.
 Then the measurements run in order of importance. Each part has a deadline. If a part fails, the
 remaining parts are still run. The exit status is 1 if a check failed. `--device cpu --small` runs
-all parts with tiny sizes."""
+all parts with tiny sizes.
+"""
 
 import argparse
 import os
