@@ -41,6 +41,7 @@ from nmt.evaluation.bleu import bleu_interval, score
 from nmt.evaluation.table import Table
 from nmt.reporting.differences import System, difference_table
 from nmt.runs import checkpoint as checkpoints
+from nmt.runs.model_directory import new_transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import Best, State, read_state
 from nmt.runs.tensor_files import read_tensors, shapes_of, write_tensors
@@ -198,7 +199,7 @@ def trained(system: str, config: Config) -> Result:
         system=system,
         seed=config.training.seed,
         settings_sha256=_sha256(config),
-        parameters=sum(each.numel() for each in translator.transformer.parameters()),
+        parameters=parameters_of(system, config),
         steps=state.step,
         minutes=state.elapsed_s / 60,
         flops=spent[-1][0],
@@ -217,6 +218,16 @@ def trained(system: str, config: Config) -> Result:
     atomic.write_file(run.path / TRANSLATIONS, "".join(f"{line}\n" for line in translations))
     atomic.write_file(run.path / RESULT, json.dumps(asdict(result), indent=1) + "\n")
     return result
+
+
+def parameters_of(system: str, config: Config) -> int:
+    """Returns the number of weights; a loaded Transformer has converted some of its weights."""
+    with torch.device("meta"):
+        if system == LSTM:
+            model: nn.Module = LSTMTranslator(config.model, config.tokenizer.vocabulary_size)
+        else:
+            model = new_transformer(config)
+    return sum(each.numel() for each in model.parameters())
 
 
 def trained_transformer(config: Config) -> tuple[Translator, State]:

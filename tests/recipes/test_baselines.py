@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.config import Decoding, Model
@@ -184,6 +185,8 @@ def test_a_stopped_command_ends_with_the_same_bytes_and_finished_runs_are_kept(
         ("transformer", 4),
     ]
     assert len({each["target_tokens"] for each in results}) == 1  # the same batches
+    weights = load_file(tmp_path / "out/transformer/seed-1/model/model.safetensors").values()
+    assert results[1]["parameters"] == sum(each.numel() for each in weights)
     for each in results:
         assert [point["step"] for point in each["curve"]] == [2, 4]
         assert each["curve"][1]["flops"] == each["flops"] > each["curve"][0]["flops"]
