@@ -81,8 +81,8 @@ The adjective table, adjectives.tsv, has these columns:
 
 The adverbial table, adverbials.tsv, has these columns:
     english, german: the adverbial in English and in German.
-    kind: the clauses in which the adverbial is used:
-        past, future, present, progressive: an adverbial of time for clauses in this tense.
+    kind: the use of the adverbial, which is one of the following:
+        past, future, present, progressive: an adverbial of time for clauses in the named tense.
         frequency: an adverbial of frequency for clauses in the present or past.
         habit: an adverbial of frequency for clauses in the present.
         still: the adverb "still", which is the only adverb of this kind.

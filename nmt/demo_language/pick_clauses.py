@@ -99,8 +99,8 @@ def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
 def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> str:
     """Picks a tense or modal verb that is possible for the verb.
 
-    If `choices` is not empty, picks one of its names, which are separated by spaces. If the verb
-    does not have this tense, or its past looks like the present, picks another tense instead.
+    If `choices` is not empty, it contains the possible names, separated by spaces. If the verb has
+    no such tense, or if the English past looks like the present, picks another tense instead.
     """
     if choices:
         tense = rng.choice(choices.split())
@@ -127,7 +127,7 @@ def pick_relative_tense(
 
 
 def _clear_tense(verb: Verb, subject: Phrase, tense: str) -> str:
-    """Replaces the past with the perfect if it looks like the present, as in "they read"."""
+    """Returns "perfect" if the English past looks like the present, as in "they read"."""
     singular = subject.person == 3 and not subject.plural
     same = verb.english_past == verb.english
     return "perfect" if same and tense == "past" and not singular else tense

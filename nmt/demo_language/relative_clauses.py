@@ -58,10 +58,10 @@ def _with_relative(
     main: Verb,
     agent: Noun | None = None,
 ) -> NounPhrase:
-    """Adds a relative clause to `phrase`, which is its subject, object or possessor.
+    """Adds a relative clause, in which the relative pronoun is a subject, object or possessor.
 
-    If possible, the relative clause has another verb than `main`, which is the verb of the main
-    clause, and another subject than `agent`, which is the subject of the main clause.
+    `main` is the verb of the main clause, and `agent` is the subject of the main clause. If
+    possible, the relative clause has a different verb and a different subject.
     """
     kind = rng.random()
     if "person" not in phrase.noun.classes or kind > 0.6:

@@ -78,7 +78,7 @@ def attached(
     shown: Iterable[str],
     pairs: set[Combination],
 ) -> NounPhrase:
-    """Adds a relative clause to a phrase. `words` contains its English and German texts."""
+    """Adds a relative clause, whose English and German texts are in `words`, to a phrase."""
     return replace(
         phrase,
         relative=(words[0], f", {words[1]},"),

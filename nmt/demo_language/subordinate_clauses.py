@@ -138,8 +138,8 @@ def whether_clauses(rng: Random) -> tuple[Clause, Clause]:
 def _content(rng: Random, main: Clause, tenses: str) -> Clause:
     """Picks the clause that follows "that" or "whether".
 
-    The picked clause has another subject than `main`. If `main` is in the past, the picked clause
-    is in the past, too.
+    The subject of the picked clause differs from the subject of `main`. If `main` is in the past,
+    the picked clause is in the past, too.
     """
     sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
     while _same_subject(main, sub) or sub.subject is NOBODY:

@@ -35,7 +35,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A baseline's scores, and how much the translations' scores differ from these scores."""
+    """A baseline's scores, and the differences between these and the translations' scores."""
 
     bleu: float  # of the baseline, 0 to 100
     bleu_difference: float  # translations minus baseline

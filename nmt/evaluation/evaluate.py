@@ -272,7 +272,7 @@ def _scored(
     counting: Counting,
     judge: Comet | None,
 ) -> Evaluation:
-    """Computes all scores. If `others` is given, it contains the baseline's translations."""
+    """Computes all scores. If there is a baseline, `others` contains its translations."""
     texts = (translations, *tests.references)
     language = language_of(counting["target_language"] or "")
     papers = papers_interval = comparison = None

@@ -1,4 +1,4 @@
-"""Bundles JavaScript modules in one script, so that a page does not load each module."""
+"""Bundles JavaScript modules in one script, so that a page does not request many files."""
 
 import re
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
     Dynamic imports are not changed.
 
     Args:
-        modules: maps the name of each module to its source. A module must list
-            imported names in braces, and may export only constants and functions.
+        modules: maps the name of each module to its source. A module must list imported
+            names in braces, and must not export anything other than constants and functions.
         entry: name of the module that imports the other modules.
         done: names of the modules that earlier scripts of the page contain. The new script does not
             contain these modules. The names of the modules in the new script are added to `done`.

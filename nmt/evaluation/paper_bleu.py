@@ -11,8 +11,8 @@ with straight quotation marks. As in the authors' evaluation, a „ in a transla
 reference. The authors did not publish a script for French. This module applies the same steps, with
 Moses' French rules, to French translations and references.
 
-docs/paper.md shows how paper BLEU differs from sacreBLEU's BLEU, which depends on the text. Paper
-BLEU is comparable only with the paper's scores and with scores that are computed in the same way.
+The difference between paper BLEU and sacreBLEU's BLEU depends on the text (see docs/paper.md).
+Paper BLEU is comparable only with the paper's scores and with scores computed in the same way.
 
 This module and the Perl scripts produced the same tokens for 269,089 German sentences (news,
 captions, web pages and debates). For other text, the tokens can differ, for example if a full stop

@@ -119,7 +119,7 @@ def students_p(t: float, freedom: float) -> float:
 def students_quantile(freedom: float) -> float:
     """Returns the two-sided 5% critical value of Student's t distribution.
 
-    `students_p` returns 5% for this value.
+    For this value, `students_p` returns 5%.
     """
     low, high = 0.0, 1.0
     while students_p(high, freedom) > 1 - LEVEL:
