@@ -1,4 +1,4 @@
-"""Picks adverbials at random: times, dates, places and single adverbs."""
+"""Picks random adverbials of time, date and place, and provides lists of adverbs."""
 
 from random import Random
 
@@ -92,7 +92,7 @@ def _distance(rng: Random, past: bool) -> Words:
 
 
 def time(rng: Random, tense: str) -> Words:
-    """Picks an adverbial of time for a tense ("past", "future", "present" or "progressive")."""
+    """Picks an adverbial of time for the tense "past", "future", "present" or "progressive"."""
     if tense == "progressive":
         return rng.choice(_TIMES[tense])
     kind = rng.random()
@@ -130,10 +130,9 @@ def direction(phrase: NounPhrase) -> Words:
 
 
 def surface(rng: Random, case: str) -> Words:
-    """Picks a place on, under or next to furniture, or in a container, such as "on the table".
+    """Picks a place near furniture or in a container, such as "under the table".
 
-    `case` is "dat" for the place where a thing is, and "acc" for the place to which a thing is
-    moved.
+    `case` is the German case: "dat" if a thing is at the place, or "acc" if a thing is moved there.
     """
     if rng.random() < 0.3:
         return _words(NounPhrase(rng.choice(_INSIDE), "the"), "in", "in", case)
@@ -142,6 +141,6 @@ def surface(rng: Random, case: str) -> Words:
 
 
 def beside(rng: Random) -> Words:
-    """Picks a place outside a building, such as "behind the house"."""
+    """Picks a place next to a building, such as "behind the house"."""
     words = rng.choice((("behind", "hinter"), ("in front of", "vor"), ("next to", "neben")))
     return _words(NounPhrase(rng.choice(_BUILDINGS), "the"), *words, "dat")

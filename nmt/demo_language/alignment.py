@@ -1,7 +1,7 @@
 """Computes reference word alignments of sentence pairs from the lexicon.
 
 Only nouns, verbs, adjectives, adverbs and numbers are aligned. Articles, pronouns, prepositions,
-auxiliaries and conjunctions are not aligned, because their alignment is often debatable.
+auxiliaries and conjunctions are not aligned, because their correct alignment is often unclear.
 """
 
 import re
@@ -38,7 +38,7 @@ _ENDINGS = ("e", "en", "er", "es", "em")
 class Alignment:
     """The words of a sentence pair and the links between them.
 
-    An aligner must predict the links in `sure`, and may predict those in `possible`.
+    A correct alignment contains all links in `sure`, and may also contain any links in `possible`.
     """
 
     source: list[str]
@@ -65,10 +65,10 @@ def words(text: str) -> list[str]:
 def aligned(source: str, target: str) -> Alignment:
     """Aligns an English sentence of the grammar with its German translation.
 
-    Words that occur more than once are not aligned, because the lexicon cannot tell the occurrences
-    apart. Words for which two lexicon entries give different links are not aligned either. If two
-    expressions correspond only as a whole, such as "last week" and "letzte Woche", all their words
-    are connected by possible links.
+    Words that occur more than once in a sentence are not aligned, because the lexicon does not show
+    which occurrences correspond. Words that two lexicon entries align differently are not aligned
+    either. If an expression such as "last week" corresponds to its translation ("letzte Woche")
+    only as a whole, each English word has a possible link to each German word of the expression.
     """
     english, german_words = words(source), words(target)
     claims = [
@@ -82,9 +82,9 @@ def aligned(source: str, target: str) -> Alignment:
 
 
 def _as_written(tokens: list[str]) -> list[set[str]]:
-    """Returns the spellings under which the lexicon may contain each word.
+    """Returns, for each word, the set of spellings to look up in the lexicon.
 
-    The first word of a sentence may be lowercase in the lexicon.
+    The first word of a sentence is also looked up with a lowercase first letter.
     """
     return [{token, token[0].lower() + token[1:]} if i == 0 else {token}
             for i, token in enumerate(tokens)]  # fmt: skip
@@ -93,9 +93,9 @@ def _as_written(tokens: list[str]) -> list[set[str]]:
 def _linked(
     entry: _Entry, english: list[set[str]], german_words: list[set[str]]
 ) -> tuple[set[Link], set[Link]] | None:
-    """Returns an entry's sure and possible links.
+    """Returns the sure links and the possible links of a lexicon entry.
 
-    Returns None unless the entry occurs exactly once in each of the two sentences.
+    Returns None unless the entry occurs exactly once in each sentence.
     """
     first, second = _places(entry.english, english), _places(entry.german, german_words)
     if len(first) != 1 or len(second) != 1:
@@ -115,7 +115,7 @@ def _linked(
 
 
 def _places(forms: Iterable[_Words], tokens: list[set[str]]) -> list[tuple[int, ...]]:
-    """Returns the word indices of each occurrence of any of the forms."""
+    """Returns a tuple of word indices for each occurrence of one of the forms."""
     found = {
         tuple(range(begin, begin + len(form)))
         for form in forms
@@ -126,18 +126,19 @@ def _places(forms: Iterable[_Words], tokens: list[set[str]]) -> list[tuple[int, 
 
 
 def _single(forms: Iterable[_Words], tokens: list[set[str]]) -> tuple[int, ...]:
-    """Returns the word indices of the only occurrence of any of the forms.
+    """Returns the word indices of the only occurrence of one of the forms.
 
-    Returns () if there is no occurrence or more than one.
+    Returns an empty tuple if the forms do not occur exactly once.
     """
     places = _places(forms, tokens)
     return places[0] if len(places) == 1 else ()
 
 
 def _undisputed(claims: list[set[Link]]) -> set[Link]:
-    """Returns the links of all entries, except those of words that two entries align differently.
+    """Returns the links of all lexicon entries that do not conflict with another entry.
 
-    Each element of `claims` contains the links of one entry.
+    Two entries conflict if they share a word, but neither contains all links of the other. Each
+    element of `claims` is the set of links of one entry.
     """
 
     def disputes(one: set[Link], other: set[Link]) -> bool:
@@ -155,7 +156,7 @@ def _undisputed(claims: list[set[Link]]) -> set[Link]:
 
 
 def _entries_in(tokens: list[str]) -> Iterator[_Entry]:
-    """Yields the entries that may have a form among the given words, each entry once."""
+    """Yields each lexicon entry that may occur in the given sentence, without repetitions."""
     by_word = _by_first_word()
     found = [entry for spellings in _as_written(tokens) for word in spellings
              for entry in by_word.get(word, ())]  # fmt: skip
@@ -167,7 +168,7 @@ def _entries_in(tokens: list[str]) -> Iterator[_Entry]:
 
 @cache
 def _by_first_word() -> dict[str, list[_Entry]]:
-    """Returns the entries of the lexicon by the first words of their English forms."""
+    """Maps the first word of each English form to the lexicon entries that have this form."""
     found: dict[str, list[_Entry]] = {}
     for entry in _entries():
         for word in {form[0] for form in entry.english}:

@@ -1,4 +1,4 @@
-"""Lists the grammatical phenomena and the combinations of lemmas in a clause."""
+"""Lists the grammatical phenomena and the lemma combinations in a clause."""
 
 from nmt.demo_language import german
 from nmt.demo_language.clauses import PAST_MODALS, Clause
@@ -29,7 +29,7 @@ def phenomena(clause: Clause, order: str) -> set[str]:
 
 
 def _verb_final(clause: Clause, order: str) -> bool:
-    """Returns whether the clause ends with a verb, not just with a verb prefix."""
+    """Returns whether the clause ends with a verb. A separated verb prefix is not a verb."""
     if order in ("infinitive", "final"):
         return True
     _, bracket = german.verb_group(clause, order)

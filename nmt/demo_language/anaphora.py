@@ -1,4 +1,4 @@
-"""Generates sentences with a pronoun for a thing, such as "it" (er, sie or es in German)."""
+"""Generates sentences with a pronoun that refers to a thing, such as "it" (er, sie or es)."""
 
 from dataclasses import replace
 from random import Random
@@ -40,7 +40,7 @@ def and_it(rng: Random) -> Draft:
 
 
 def _seconds(rng: Random, first: Verb, noun: Noun) -> list[Verb]:
-    """Returns the verbs that can describe a second action on `noun`, after the verb `first`."""
+    """Returns the verbs for an action on `noun` that can follow the action of the verb `first`."""
     layable = noun in OBJECTS[_PUT]
     verbs = [verb for verb in TAKING[noun] if "second" in verb.flags and verb is not first]
     return [_PUT] if layable and (not verbs or chance(rng, 0.4)) else verbs
@@ -56,7 +56,7 @@ def because_it(rng: Random) -> Draft:
 
 
 def _handled(rng: Random, tense: str, adjective_chance: float) -> tuple[Clause, NounPhrase]:
-    """Returns a clause about an action on a thing, and the phrase for the thing."""
+    """Returns a clause that describes an action on a thing, and the noun phrase for this thing."""
     verb = rng.choice(_FIRST)
     noun = pick_object_noun(rng, verb)
     while not noun.classes & _THINGS or not FITTING[noun]:

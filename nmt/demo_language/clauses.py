@@ -1,4 +1,4 @@
-"""Represents the meaning of a clause; the modules `english` and `german` put it into words."""
+"""Represents the meaning of a clause, which the modules `english` and `german` write as text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,9 +25,10 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """The meaning of a clause.
+    """The meaning of a clause, from which the English and the German text are generated.
 
-    If an adverbial opens the clause, `front` is the name of its slot, such as "time".
+    If the clause begins with an adverbial, `front` is the name of the adverbial's field, such as
+    "time".
     """
 
     subject: Phrase
@@ -47,11 +48,11 @@ class Clause:
 
     @property
     def fronted(self) -> Words | None:
-        """The adverbial that opens the clause, or None."""
+        """The adverbial at the beginning of the clause, or None if there is none."""
         return getattr(self, self.front) if self.front else None
 
     def later(self, slot: str) -> Words | None:
-        """Returns the adverbial in the given slot, or None if the adverbial opens the clause."""
+        """Returns the adverbial in the field `slot`, or None if it begins the clause."""
         return None if slot == self.front else getattr(self, slot)
 
     def objects(self) -> Iterator[tuple[Phrase, str]]:
@@ -64,6 +65,6 @@ class Clause:
             yield self.prepositional, self.verb.case
 
     def adverbials(self) -> Iterator[Words]:
-        """Yields the predicate and all adverbials."""
+        """Yields the predicate, if there is one, and all adverbials of the clause."""
         slots = (self.predicate, self.time, self.frequency, self.manner, self.place, self.comment)
         return (words for words in slots if words)

@@ -1,7 +1,7 @@
-"""Generates contrastive pairs: a source, its translation, and a translation with one error.
+"""Generates contrastive pairs, which add a translation with one error to a sentence pair.
 
-The incorrect translation differs from the correct translation in a single grammatical phenomenon,
-and is incorrect for every reading of the source.
+The incorrect translation differs from the correct translation in only one grammatical phenomenon,
+and is incorrect under every interpretation of the source.
 """
 
 import re
@@ -32,7 +32,7 @@ _CLAUSES = ((that_clauses, ("that", ", dass")), (whether_clauses, ("whether", ",
 
 @dataclass(frozen=True)
 class ContrastivePair:
-    """A source with a correct and an incorrect translation, and the phenomenon of the error."""
+    """A source with a correct and an incorrect translation, and the kind of error (phenomenon)."""
 
     source: str
     right: str
@@ -41,13 +41,13 @@ class ContrastivePair:
 
 
 def contrastive_pairs(pairs: int, seed: int, split: str) -> Iterator[ContrastivePair]:
-    """Yields `pairs` contrastive pairs for each phenomenon, with different sources.
+    """Yields `pairs` contrastive pairs with different sources for each phenomenon.
 
-    The sources belong to the given split of the demo corpus. With the split "test", for example,
-    each source contains a combination of words that does not occur in training sentences.
+    The sources belong to the given split of the demo corpus. For example, each source of the split
+    "test" contains a word combination that does not occur in training sentences.
 
     Raises:
-        OutOfSentences: raised during iteration if the grammar finds no more new sentences.
+        OutOfSentences: raised during iteration if the grammar generates no more new sentences.
     """
     for phenomenon, write in _CONTRASTS.items():
         rng = Random(f"contrastive/{seed}/{split}/{phenomenon}")
@@ -67,7 +67,7 @@ def contrastive_pairs(pairs: int, seed: int, split: str) -> Iterator[Contrastive
 
 
 def _agreement(rng: Random) -> tuple[Draft, str]:
-    """Exchanges the singular and the plural of the finite verb, as in "Die Frau lesen das Buch"."""
+    """Changes the number of the finite verb, as in "Die Frau lesen das Buch"."""
     clause = with_adverbials(rng, pick_any_clause(rng))
     other = replace(clause, subject=HE if clause.subject.plural else THEY)
     forms = (german.verb_group(each, "second")[0] for each in (clause, other))
@@ -76,7 +76,7 @@ def _agreement(rng: Random) -> tuple[Draft, str]:
 
 
 def _case(rng: Random) -> tuple[Draft, str]:
-    """Exchanges the accusative and the dative of an object, as in "Ich helfe den Mann"."""
+    """Replaces accusative with dative or dative with accusative, as in "Ich helfe den Mann"."""
     clause = with_adverbials(rng, pick_any_clause(rng))
     draft = said(clause)
     objects = [(clause.accusative, "acc"), (clause.dative, "dat")]
@@ -87,14 +87,14 @@ def _case(rng: Random) -> tuple[Draft, str]:
 
 
 def _verb_final(rng: Random) -> tuple[Draft, str]:
-    """Puts the verb of a subordinate clause second, as in "Ich weiß, dass er liest das Buch"."""
+    """Moves the verb of a subordinate clause forward, as in "Ich weiß, dass er liest das Buch"."""
     clauses, link = rng.choice(_CLAUSES)
     main, sub = clauses(rng)
     return joined(main, sub, link), joined(main, sub, link, "second").target
 
 
 def _negation(rng: Random, *, is_deleted: bool) -> tuple[Draft, str]:
-    """Deletes or inserts "nicht" or "kein"; both translations are grammatical."""
+    """Deletes or inserts "nicht" or "kein". The incorrect translation remains grammatical."""
     negated = perhaps_negated(rng, replace(pick_any_clause(rng), negated=False), 1.0)
     negated = with_adverbials(rng, negated)
     drafts = said(negated), said(replace(negated, negated=False))
@@ -103,7 +103,7 @@ def _negation(rng: Random, *, is_deleted: bool) -> tuple[Draft, str]:
 
 
 def _separable_verb(rng: Random) -> tuple[Draft, str]:
-    """Leaves the prefix attached to the finite verb, as in "Er anruft die Frau"."""
+    """Keeps a separable prefix attached to the finite verb, as in "Er anruft die Frau"."""
     verb = rng.choice(_SEPARABLE)
     subject = pick_subject(rng, verb)
     tense = pick_tense(rng, verb, subject, "present past")
@@ -121,9 +121,9 @@ def _separable_verb(rng: Random) -> tuple[Draft, str]:
 
 
 def _exchanged(text: str, words: str, others: str) -> str:
-    """Replaces the only occurrence of `words` in a text with `others`.
+    """Replaces `words` with `others` if `words` occurs exactly once in the text.
 
-    Returns the text unchanged if there is no occurrence or more than one.
+    Otherwise, returns the text unchanged.
     """
     pattern = rf"\b{re.escape(words)}\b"
     return re.sub(pattern, others, text) if len(re.findall(pattern, text)) == 1 else text

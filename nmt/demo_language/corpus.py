@@ -1,13 +1,13 @@
 """Generates corpora of any size from a seed and a split.
 
-A corpus consists of blocks. The pairs of a block depend only on the seed, the split and the index
-of the block, so several processes can generate a corpus in parallel.
+A corpus consists of blocks of sentence pairs. The pairs in a block depend only on the seed, the
+split and the block's index, so several processes can generate a corpus in parallel.
 
-Every (verb, object) or (adjective, noun) combination of lemmas belongs to one split, as determined
-by the hash of the combination. Training sentences contain only combinations of the training split.
-A validation or test sentence contains at least one combination of its own split; its other
-combinations belong to the training split. Therefore, two splits never share a sentence, even if
-their seeds differ.
+The hash of a (verb, object) or (adjective, noun) combination of lemmas determines the split to
+which the combination belongs. Training sentences contain only combinations of the training split.
+Each validation or test sentence contains at least one combination of the sentence's own split, and
+all other combinations in the sentence belong to the training split. Therefore, two splits never
+share a sentence, even if they were generated from different seeds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,12 +42,12 @@ PATIENCE = 5_000  # maximum number of consecutive sentences that are repeated or
 
 
 class OutOfSentences(ValueError):
-    """Raised if the grammar finds no more new sentences. Request fewer pairs."""
+    """Raised if the grammar generates no more new sentences. Request fewer pairs."""
 
 
 @dataclass(frozen=True)
 class DemoPair:
-    """A sentence in both languages, and the phenomena (see `PHENOMENA`) in the German sentence."""
+    """A sentence pair, and the `PHENOMENA` that occur in the German sentence."""
 
     source: str  # English
     target: str  # German
@@ -57,18 +57,19 @@ class DemoPair:
 def demo_pairs(pairs: int, seed: int, split: str, first: int = 0) -> Iterator[DemoPair]:
     """Yields the sentence pairs `first` to `pairs` - 1 of a corpus.
 
-    All pairs within a block of `BLOCK_PAIRS` pairs differ; pairs in different blocks may be equal.
-    A longer corpus with the same seed and split begins with all pairs of a shorter corpus.
+    No pair occurs twice in a block of `BLOCK_PAIRS` pairs, but a pair may occur in several blocks.
+    If two corpora have the same seed and split, the longer corpus begins with all pairs of the
+    shorter corpus.
 
     Args:
         pairs: number of pairs in the corpus.
-        seed: random seed of the corpus.
-        split: split of the corpus: "train", "validation" or "test".
+        seed: random seed from which the corpus is generated.
+        split: the split to generate, which is "train", "validation" or "test".
         first: index of the first pair to yield.
 
     Raises:
-        ValueError: `pairs` or `first` is negative, or the split is unknown.
-        OutOfSentences: raised during iteration if the grammar finds no more new sentences.
+        ValueError: `pairs` or `first` is negative, or `split` is not in `SPLITS`.
+        OutOfSentences: raised during iteration if the grammar generates no more new sentences.
     """
     if split not in SPLITS:
         raise ValueError(f"Unknown split {split!r}. Use one of {', '.join(SPLITS)}.")

@@ -1,6 +1,6 @@
-"""Generates sentences with "there is" or "to be".
+"""Generates descriptions, such as sentences with "there is" or a form of "to be".
 
-Some of the sentences state prices, ages or times, or compare two nouns.
+Some of the sentences state a price, an age or a time, or compare two people or things.
 """
 
 from dataclasses import replace
@@ -64,7 +64,7 @@ def there_is(rng: Random) -> Draft:
 
 
 def measure(rng: Random) -> Draft:
-    """Writes a sentence that states a price, an age or the time of an event."""
+    """Writes a sentence that states the price of a thing, a person's age or an event's time."""
     kind = rng.random()
     if kind < 0.4:
         return _price(rng)
@@ -142,7 +142,7 @@ def predicate(rng: Random) -> Draft:
 
 
 def _part(rng: Random) -> NounPhrase:
-    """Picks a noun with a genitive, such as "the price of the car"."""
+    """Picks a noun phrase with a genitive, such as "the price of the car"."""
     whole = rng.choice(_WHOLES)
     names: tuple[str, ...] = ("owner", "price", "colour")
     if whole.classes & {"building", "room"}:
@@ -159,7 +159,7 @@ def _part(rng: Random) -> NounPhrase:
 def _trade(rng: Random, tense: str) -> Draft:
     """Writes a sentence such as "My father is a good baker".
 
-    If there is no adjective, the German sentence has no article: "Mein Vater ist Bäcker".
+    Without an adjective, the German occupation has no article, as in "Mein Vater ist Bäcker".
     """
     person, trade = rng.choice(KIN), rng.choice(_TRADES)
     while person.gender != trade.gender:
@@ -193,7 +193,7 @@ def comparison(rng: Random) -> Draft:
 
 
 def _compared(rng: Random) -> tuple[Noun, Adjective, Noun]:
-    """Picks two nouns of the same kind, and an adjective that fits both nouns."""
+    """Picks two nouns of the same kind and an adjective that can describe both nouns."""
     while True:
         noun, other = rng.choice(_DESCRIBED), rng.choice(_DESCRIBED)
         shared = [word for word in FITTING[noun] if word in FITTING[other]]

@@ -1,4 +1,4 @@
-"""Translates word for word with a dictionary and without grammar, as a baseline."""
+"""Translates word for word with a dictionary. The translations serve as a baseline."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from nmt.demo_language.lexicon import (
 
 
 def _entries() -> Iterator[tuple[str, str]]:
-    """Yields each English word form with a German dictionary form; a word form may be repeated."""
+    """Yields pairs of an English word form and a German dictionary form. Word forms may repeat."""
     for table in (DICTIONARY_WORDS, NUMBERS, MONTHS, WEEKDAYS, ORDINALS):
         yield from table.items()
     for noun in NOUNS:
@@ -44,9 +44,9 @@ def _dictionary() -> dict[str, str]:
 
 
 def word_for_word(source: str) -> str:
-    """Replaces each English word with its German dictionary form, and keeps the word order.
+    """Replaces each English word with its German dictionary form and keeps the word order.
 
-    The German words are not inflected. Digits and unknown words are kept.
+    The German words are not inflected. Digits and unknown words are copied.
     """
     tokens = re.findall(r"[\w']+(?::\d+)?|[^\w\s]", source)
     words = [_dictionary().get(token.lower(), token) for token in tokens]

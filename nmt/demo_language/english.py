@@ -1,4 +1,4 @@
-"""Writes clauses in English: verb groups with auxiliaries, and word order."""
+"""Writes clauses in English, with auxiliary verbs and in English word order."""
 
 from nmt.demo_language.clauses import MODALS, PAST_MODALS, Clause
 from nmt.demo_language.phrases import Phrase
@@ -24,7 +24,7 @@ def statement(clause: Clause) -> str:
 
 
 def question(clause: Clause, question_words: str = "") -> str:
-    """Returns the clause as a question; `question_words` must not be the subject."""
+    """Returns the clause as a question. `question_words` must not contain the subject."""
     operator, rest = _verb_group(clause, question=True)
     words = [question_words, operator, clause.subject.english(), "not" if clause.negated else ""]
     return _text([*words, _slot(clause, "frequency"), rest, *_tail(clause)])
@@ -40,9 +40,9 @@ def _text(words: list[str]) -> str:
 
 
 def _verb_group(clause: Clause, question: bool) -> tuple[str, str]:
-    """Returns the operator, such as "does", and the rest of the verb group, without "not".
+    """Returns the operator, such as "does", and the rest of the verb group. Omits "not".
 
-    The operator is "" if the verb group has none.
+    The operator is "" if the verb group has no operator, as in "he reads".
     """
     verb, subject, tense = clause.verb, clause.subject, clause.tense
     singular = _third_singular(subject)
@@ -108,7 +108,7 @@ def _objects(clause: Clause) -> list[str]:
 
 
 def _tail(clause: Clause) -> list[str]:
-    """Returns the part of the clause after the verb group: objects, predicate and adverbials."""
+    """Returns the words after the verb group, which are the objects, predicate and adverbials."""
     slots = ("predicate", "manner", "place", "time")
     return [*_objects(clause), *(_slot(clause, slot) for slot in slots)]
 

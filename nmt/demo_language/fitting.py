@@ -1,7 +1,7 @@
-"""Finds words that make sense together, based on their classes in the lexicon.
+"""Finds words that make sense together based on the noun classes in the lexicon.
 
-The tuples in this module list the verbs and adjectives that fit each noun, and the places for
-people and animals, in the order of the lexicon. The grammar picks words from these tuples.
+The grammar picks random words from the tuples in this module. The tuples list the verbs and
+adjectives that fit each noun, and the places for people and animals, in lexicon order.
 """
 
 from itertools import accumulate
@@ -10,13 +10,13 @@ from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun,
 
 
 def nouns_of(*classes: str) -> tuple[Noun, ...]:
-    """Returns the nouns in any of the classes; an English noun can be given instead of a class."""
+    """Returns the nouns in at least one of the classes. An English noun can serve as a class."""
     wanted = frozenset(classes)
     return tuple(noun for noun in NOUNS if noun.classes & wanted)
 
 
 def verbs_of(frame: str) -> tuple[Verb, ...]:
-    """Returns the verbs with a frame, such as "trans"."""
+    """Returns the verbs with the given frame, such as "trans"."""
     return tuple(verb for verb in VERBS if verb.frame == frame)
 
 
@@ -67,5 +67,5 @@ SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Returns the places where `subject`, or a person if `subject` is None, may be or go."""
+    """Returns the places where `subject` can be or go. If `subject` is None, it is a person."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

@@ -1,7 +1,7 @@
-"""Writes clauses in German: verb forms, the verbal bracket, and word order.
+"""Writes clauses in German, with inflected verbs and in German word order.
 
-The three word orders are named after the position of the finite verb: "second" in statements,
-"first" in questions and requests, and "final" in subordinate clauses.
+The word order is "second" in statements, "first" in questions and requests, and "final" in
+subordinate clauses. Each word order is named after the position of the finite verb.
 """
 
 import re
@@ -33,9 +33,9 @@ _EARLY_ADVERBS = ("oft", "immer", "manchmal", "selten", "meistens", "gerade")
 
 
 def worded(clause: Clause, order: str, question_words: str = "") -> str:
-    """Returns the clause in German, not capitalized and without a full stop.
+    """Returns the German text of the clause without capitalization and without a full stop.
 
-    `order` is "second", "first" or "final" (see the docstring of the module).
+    `order` is the word order "second", "first" or "final" (see the module docstring).
     """
     finite, bracket = verb_group(clause, order)
     if order == "second" and not clause.front:
@@ -49,16 +49,16 @@ def worded(clause: Clause, order: str, question_words: str = "") -> str:
 
 
 def infinitive(clause: Clause) -> str:
-    """Returns the clause as an infinitive without its subject: "die Frau heute anzurufen"."""
+    """Returns an infinitive clause without a subject, such as "die Frau heute anzurufen"."""
     verb = clause.verb
     zu = f"{verb.prefix}zu{verb.german}" if verb.prefix else f"zu {verb.german}"
     return _text([*_middle(clause), zu])
 
 
 def verb_group(clause: Clause, order: str) -> tuple[str, str]:
-    """Returns the two parts of the verbal bracket: the finite verb, and the part at the end.
+    """Returns the finite verb and the final part of the verb group, such as "hat" and "gekauft".
 
-    The part at the end is a prefix, a participle or an infinitive, or "" if there is none.
+    The final part is a prefix, a participle or an infinitive, or "" if there is no final part.
     """
     verb, subject, tense = clause.verb, clause.subject, clause.tense
     # The English past becomes a preterite in statements and a perfect in questions.
@@ -102,10 +102,10 @@ def _by_person(subject: Phrase, first: str, third: str, plural: str) -> str:
 
 
 def _subject_and_middle(clause: Clause) -> list[str]:
-    """Returns the subject and the parts from `_middle`, in German word order.
+    """Returns the subject and the result of `_middle` in German word order.
 
-    A subject that is a noun follows an object pronoun, as in "ihn der Mann", unless the pronoun
-    could be mistaken for the subject, as in "die Frau sie".
+    A noun as the subject follows an object pronoun, as in "ihn der Mann". If the pronoun could be
+    mistaken for the subject, the subject is first, as in "die Frau sie".
     """
     subject, middle = clause.subject, _middle(clause)
     objects = [phrase for phrase in (clause.dative, clause.accusative) if phrase]
@@ -119,7 +119,7 @@ def _subject_and_middle(clause: Clause) -> list[str]:
 
 
 def _middle(clause: Clause) -> list[str]:
-    """Returns the objects, predicate and adverbials, without an opening adverbial."""
+    """Returns the objects, the predicate, and the adverbials that do not begin the clause."""
     objects = _objects(clause)
     pronouns = [text for text, phrase in objects if phrase.is_pronoun]
     known = [text for text, phrase in objects if not (phrase.is_pronoun or phrase.new)]
@@ -139,7 +139,7 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _objects(clause: Clause) -> list[tuple[str, Phrase]]:
-    """Returns the objects: dative before accusative, unless the accusative is a pronoun."""
+    """Returns the objects. The dative comes first unless the accusative is a pronoun."""
     kein = _negates_with_kein(clause)
     pairs = []
     if clause.dative:

@@ -1,9 +1,9 @@
-"""Defines the kinds of sentences in the demo language and their frequencies.
+"""Defines how often each kind of sentence occurs in the demo language.
 
-Each English sentence has exactly one German translation, because some choices are fixed. "You" is
-always translated as "Sie". The English past becomes a preterite in statements and a perfect in
-questions (except for verbs such as "sein"). "It" becomes a pronoun with the gender of the noun that
-"it" refers to.
+Each English sentence has exactly one German translation, because the grammar follows these rules:
+"You" is always translated as "Sie". The English past tense becomes the preterite in statements, and
+the perfect in questions. Verbs such as "sein" have the preterite in questions, too. "It" becomes a
+pronoun with the gender of the noun to which "it" refers.
 """
 
 from collections.abc import Callable
@@ -46,5 +46,5 @@ _WEIGHTS = list(accumulate(weight for _, weight in _PATTERNS))
 
 
 def sentence(rng: Random) -> Draft:
-    """Writes a random sentence pair; later calls may return the same pair again."""
+    """Writes a random sentence pair. Several calls may return the same pair."""
     return rng.choices(_WRITERS, cum_weights=_WEIGHTS)[0](rng)

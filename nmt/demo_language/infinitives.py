@@ -1,4 +1,4 @@
-"""Generates sentences with an infinitive, after verbs such as "try" or to state a purpose."""
+"""Generates sentences with an infinitive that follows a verb such as "try" or states a purpose."""
 
 from dataclasses import replace
 from random import Random
@@ -29,7 +29,7 @@ def purpose(rng: Random) -> Draft:
 
 
 def _task(rng: Random, subject: Phrase) -> Clause:
-    """Picks a clause that has the given subject and is used as the infinitive clause."""
+    """Picks a clause with the given subject for use as an infinitive clause."""
     verb = rng.choice(rng.choices((TRANS, DAT, PREP, GIVE), (6, 1, 1, 1))[0])
     while verb.flags & {"state", "static"}:
         verb = rng.choice(TRANS)

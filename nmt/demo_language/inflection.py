@@ -1,4 +1,4 @@
-"""Forms regular inflections in both languages; the lexicon contains the irregular forms."""
+"""Computes regular inflected forms in both languages. The lexicon contains irregular forms."""
 
 import re
 
@@ -25,14 +25,14 @@ def english_gerund(verb: str) -> str:
 
 
 def english_past(verb: str) -> str:
-    """Returns the past tense and past participle of a regular English verb, such as "danced"."""
+    """Returns the past tense of a regular English verb, which is also the past participle."""
     if verb.endswith("e"):
         return verb + "d"
     return verb[:-1] + "ied" if re.search(r"[^aeiou]y$", verb) else verb + "ed"
 
 
 def weak_form(noun: str) -> str:
-    """Returns the non-nominative form of a weak masculine noun, such as "Jungen"."""
+    """Returns the oblique singular form of a weak masculine noun, such as "Jungen"."""
     return noun + ("n" if re.search(r"(e|er|ar)$", noun) else "en")
 
 
@@ -40,7 +40,7 @@ def german_genitive(noun: str, gender: str, *, weak: bool) -> str:
     """Returns the genitive singular of a German noun, such as "Hundes", "Katze" or "Löwen".
 
     Args:
-        gender: "m", "f" or "n".
+        gender: German gender of the noun ("m", "f" or "n").
         weak: whether the noun is a weak masculine noun.
     """
     if gender == "f":
@@ -76,5 +76,5 @@ def _stem(verb: str) -> str:
 
 
 def _needs_e(verb: str) -> bool:
-    """Returns whether an e precedes the endings -t and -te, as in "arbeitet"."""
+    """Returns whether the endings -t and -te require an e, as in "arbeitet"."""
     return bool(re.search(r"[td]$|[^lrhmnaeiouäöü][mn]$", _stem(verb)))

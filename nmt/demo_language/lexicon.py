@@ -1,100 +1,104 @@
-"""Reads the words of the demo language with their inflected forms and their categories.
+"""Reads the words of the demo language with the inflected forms and categories of each word.
 
 The tables `words/*.tsv` have tab-separated columns and one word per line. Each English word has one
 German word per part of speech, so that an English sentence determines its German translation. An
 empty cell means that the form is regular (see `nmt.demo_language.inflection`) or that the word has
-no such form. Multiple values in a cell are separated by spaces. The order of the lines affects
-which sentences are generated from a seed.
+no such form. Multiple values in a cell are separated by spaces. If the lines are reordered, the
+same seed generates different sentences.
 
-The table of nouns, nouns.tsv, has these columns:
-    english, german: the singular in both languages.
-    english_plural, german_plural: the plural in both languages; "-" if the noun is a mass noun.
-    gender: German gender: m, f or n.
-    declension: "weak" for nouns such as "Junge" (accusative "den Jungen"); otherwise empty.
-    genitive: German genitive singular.
-    english_location, german_location: if the noun is a place, the prepositions for being there,
-        such as "in" in "in the house".
-    german_direction: if the noun is a place, the German preposition for going there, such as "in"
-        in "ins Haus" and "zu" in "zum Markt".
-    classes: categories that determine where the noun can occur. Most classes, such as "food", are
-        used in the columns `objects` of verbs and `suits` of adjectives. Other classes are:
-        own: nouns that can follow "my".
+The noun table, nouns.tsv, has these columns:
+    english, german: the singular of the noun in English and in German.
+    english_plural, german_plural: the plural of the noun. The plural of a mass noun is "-".
+    gender: the gender of the German noun (m, f or n).
+    declension: "weak" for nouns such as "Junge" (accusative "den Jungen"), otherwise empty.
+    genitive: the genitive singular of the German noun.
+    english_location, german_location: the prepositions that express a location if the noun is a
+        place, such as "in" in "in the house".
+    german_direction: the German preposition that expresses a direction if the noun is a place, such
+        as "in" in "ins Haus" or "zu" in "zum Markt".
+    classes: categories that determine with which words the noun can occur. The verb column
+        `objects` and the adjective column `suits` refer to most classes, such as "food". The
+        following classes have other uses:
+        own: nouns that can follow "my" or another possessive.
         animal_place: places where animals can be.
         home: places where people live.
         destination: places to which people travel.
         arrival: places at which people arrive.
-        trade: occupations.
+        trade: nouns that name an occupation, such as "baker".
         roomy: containers into which small things can be put.
-        unit: units of time.
+        unit: units of time, such as "week".
 
-The table of verbs, verbs.tsv, has these columns:
+The verb table, verbs.tsv, has these columns:
     english, english_third, english_gerund, english_past, english_participle: the infinitive, third
-        person singular, gerund, past tense and past participle in English.
-    particle, preposition: English words that belong to the verb, such as "up" in "wake up" and
-        "for" in "look for".
+        person singular, gerund, past tense and past participle of the English verb.
+    particle, preposition: English words that belong to the verb, such as the particle "up" in "wake
+        up" and the preposition "for" in "look for".
     prefix, german: the separable prefix of the German verb and the infinitive without the prefix,
         such as "an" and "rufen".
-    german_third, german_preterite: third person singular in the present and the preterite, without
-        the prefix.
-    german_participle: German past participle with the prefix.
-    auxiliary: auxiliary of the German perfect, "haben" or "sein".
-    frame: the complements that the verb needs:
+    german_third, german_preterite: the third person singular of the German verb in the present and
+        in the preterite, without the separable prefix.
+    german_participle: the past participle of the German verb, with the separable prefix.
+    auxiliary: the auxiliary verb of the German perfect, which is "haben" or "sein".
+    frame: the complements that the verb requires:
         trans: an accusative object.
         dat: a dative object.
         prep: an object with `german_preposition`.
-        give: a person as the dative object, and an accusative object.
-        rest: no object; a place is possible.
-        motion: a destination.
-        ride: no object; the subject is a public vehicle.
-        event: no object; the subject is an event.
-        belong: an owner as the dative object.
+        give: a dative object, which is a person, and an accusative object.
+        rest: no object, but the verb can take an adverbial of place.
+        motion: an adverbial that names the destination.
+        ride: no object. The subject is a public vehicle.
+        event: no object. The subject is an event.
+        belong: a dative object, which is the owner.
         cost: a price.
-        put: a thing as the accusative object, and the place where it is put.
+        put: an accusative object, and the place where the object is put.
         be: a predicate.
-        that, whether, infinitive: a clause with "that" or "whether", or an infinitive.
-    german_preposition, case: German preposition and case (acc or dat) of the object, or of the last
-        object if the verb has two objects.
-    objects: English nouns and classes of nouns that can be the object.
+        that, whether, infinitive: a "that" clause, a "whether" clause or an infinitive.
+    german_preposition, case: the preposition and the case (acc or dat) of the German verb's object.
+        If the verb has two objects, these cells describe the last object.
+    objects: English nouns and noun classes that can be the object of the verb.
     flags: properties of the verb:
-        static: has no progressive in English.
-        state: has no progressive in English, and takes no adverbial of time.
+        static: the English verb has no progressive.
+        state: the English verb has no progressive, and the verb takes no adverbial of time.
         animal: the subject of the verb can also be an animal.
-        located: the place must be in the class "arrival".
-        nowhere: takes no place.
-        placed: can take the place where the object is seen or obtained.
-        getting: the object should not follow "my".
-        familiar: the object should not follow "a" or "some".
-        first, second: can be the first or the second verb in sentences such as "The boy found the
-            key and sold it".
-        unasked: cannot follow "please".
+        located: the adverbial of place must contain a noun of the class "arrival".
+        nowhere: the verb cannot take an adverbial of place.
+        placed: the verb can take an adverbial of place in addition to an object.
+        getting: the object does not follow a possessive such as "my".
+        familiar: the object does not follow an indefinite determiner such as "a" or "some".
+        first, second: the verb can be the first or the second verb in sentences such as "The boy
+            found the key and sold it".
+        unasked: the verb is not used in requests such as "Please close the door".
 
-The table of adjectives, adjectives.tsv, has these columns:
-    english, german: the adjective in both languages.
-    english_comparative, german_comparative: the comparative in both languages; the regular English
-        comparative has "more".
-    stem: German form before an ending if it differs from `german`, such as "teur" for "teuer".
-    kind: `colour` or `absolute` for adjectives that cannot follow a degree such as "very".
-    suits: English nouns and classes of nouns that the adjective can describe.
+The adjective table, adjectives.tsv, has these columns:
+    english, german: the adjective in English and in German.
+    english_comparative, german_comparative: the comparative of the adjective. A regular English
+        comparative is formed with "more".
+    stem: the form of the German adjective to which endings are added, such as "teur" for "teuer".
+        An empty cell stands for `german` without a final "e".
+    kind: `colour` or `absolute` for adjectives that cannot follow an adverb of degree such as
+        "very", otherwise empty.
+    suits: English nouns and noun classes that the adjective can describe.
 
-The table of adverbials, adverbials.tsv, has these columns:
-    english, german: the adverbial in both languages.
-    kind: the use of the adverbial:
-        past, future, present, progressive: a time in a clause with the named tense.
-        frequency: a frequency in the present or past.
-        habit: a frequency in the present.
-        still: only the adverb "still".
-        perfect: an adverb in the perfect, such as "already".
+The adverbial table, adverbials.tsv, has these columns:
+    english, german: the adverbial in English and in German.
+    kind: the use of the adverbial, which is one of the following:
+        past, future, present, progressive: an adverbial of time for clauses in the named tense.
+        frequency: an adverbial of frequency for clauses in the present or past.
+        habit: an adverbial of frequency for clauses in the present.
+        still: the adverb "still", which is the only adverb of this kind.
+        perfect: an adverb for clauses in the perfect, such as "already".
         manner: an adverb of manner.
-        comment: a comment on a clause in any tense.
-        narrative: a comment on a clause in the past.
-        here: a place.
-        degree: a degree of an adjective.
-    front: "comma" if a comma follows the adverbial at the beginning of an English sentence.
+        comment: a comment on a clause in any tense, such as "unfortunately".
+        narrative: a comment on a clause in the past, such as "suddenly".
+        here: an adverbial of place, such as "outside".
+        degree: an adverb that modifies an adjective, such as "very".
+    front: "comma" if a comma follows the adverbial at the beginning of an English sentence,
+        otherwise empty.
 
 The table of other words, other_words.tsv, has these columns:
-    english, german: the word in both languages.
-    kind: number, ordinal, month, weekday or dictionary. Words of the kind "dictionary", such as
-        pronouns, are used only by the word-for-word baseline.
+    english, german: the word in English and in German.
+    kind: "number", "ordinal", "month", "weekday" or "dictionary". Only the word-for-word baseline
+        uses words of the kind "dictionary", such as pronouns.
 """
 
 from collections.abc import Iterator
@@ -108,7 +112,7 @@ _Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun in both languages; the plural forms of a mass noun are empty strings."""
+    """A noun in both languages. The plural forms of a mass noun are empty strings."""
 
     english: str
     english_plural: str
@@ -130,7 +134,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb in both languages with its complements; missing parts are empty strings."""
+    """A verb in both languages, with its complements. Empty strings represent missing parts."""
 
     english: str
     english_third: str
@@ -153,18 +157,18 @@ class Verb:
 
     @property
     def lemma(self) -> str:
-        """The English dictionary form, such as "look for"."""
+        """The dictionary form of the English verb, such as "look for"."""
         return " ".join(filter(None, (self.english, self.particle, self.preposition)))
 
     @property
     def german_lemma(self) -> str:
-        """The German dictionary form, such as "anrufen"."""
+        """The dictionary form of the German verb, such as "anrufen"."""
         return self.prefix + self.german
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An adjective in both languages."""
+    """An adjective in both languages, with the nouns that it can describe."""
 
     english: str
     english_comparative: str
@@ -186,7 +190,7 @@ class Adverbial:
 
 
 def rows(table: str) -> Iterator[_Row]:
-    """Yields each line of a table such as "nouns" as a dictionary of cells by column name."""
+    """Yields a dictionary for each line of a table such as "nouns", with column names as keys."""
     text = (files(__package__) / "words" / f"{table}.tsv").read_text(encoding="utf-8")
     header, *lines = (line.split("\t") for line in text.splitlines())
     for cells in lines:

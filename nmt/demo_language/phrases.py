@@ -1,8 +1,7 @@
-"""Defines noun phrases and pronouns, which can be written in English and in each German case.
+"""Represents noun phrases and pronouns, and writes them in English and in each German case.
 
-The cases are "nom", "acc", "dat" and "gen". The German text has the correct articles, the weak,
-mixed or strong endings of adjectives, and the endings of weak masculine nouns and of dative
-plurals.
+The cases are "nom", "acc", "dat" and "gen". In German, articles, adjectives (weak, mixed or strong)
+and nouns are inflected.
 """
 
 import re
@@ -18,7 +17,7 @@ _Table = dict[str, dict[str, str]]
 
 
 def _table(m: str, f: str, n: str, pl: str) -> _Table:
-    """Returns forms by gender (or "pl") and case; each argument contains one form per case."""
+    """Maps each gender or "pl" to its forms by case. An argument contains one form per case."""
     rows = {"m": m, "f": f, "n": n, "pl": pl}
     return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
 
@@ -54,7 +53,7 @@ _INDEFINITE = ("a", "")
 
 
 def _indefinite_article(following: str) -> str:
-    """Returns "a" or "an", depending on the first sound of the following words."""
+    """Returns "a" or "an", depending on the sound with which the following word begins."""
     if re.match(r"(uni|use|eu|one)", following):
         return "a"
     return "an" if re.match(r"([aeiou]|hour|honest)", following) else "a"
@@ -64,11 +63,11 @@ def _indefinite_article(following: str) -> str:
 class NounPhrase:
     """A noun with an optional determiner, adjective, genitive and relative clause.
 
-    `determiner` is "" for a phrase without a determiner. `attribute` is a genitive, and `relative`
-    is a relative clause; both are pairs (English text, German text), and the German relative clause
-    includes its commas. `phenomena` and `combinations` are those of the relative clause. If the
-    determiner is "whose", `owner` is the gender of the antecedent of "whose", or "pl" if the
-    antecedent is plural (see `row`).
+    `determiner` is "" if the phrase has no determiner. `attribute` contains the English and German
+    texts of a genitive. `relative` contains the English and German texts of a relative clause. The
+    German relative clause includes its commas. `phenomena` and `combinations` list the phenomena
+    and lemma combinations in the relative clause. If the determiner is "whose", `owner` is the
+    gender of the antecedent of "whose", or "pl" if the antecedent is plural.
     """
 
     noun: Noun
@@ -86,12 +85,12 @@ class NounPhrase:
 
     @property
     def row(self) -> str:
-        """The row of the noun in the tables of endings: "pl" for a plural, otherwise the gender."""
+        """The key of the phrase in the tables of forms: "pl" for a plural, otherwise the gender."""
         return "pl" if self.plural else self.noun.gender
 
     @property
     def indefinite(self) -> bool:
-        """Whether the phrase has an indefinite article or none, and is negated with "kein"."""
+        """Whether "kein" negates the phrase, which has an indefinite article or no determiner."""
         return self.determiner in _INDEFINITE
 
     @property
@@ -101,7 +100,7 @@ class NounPhrase:
 
     @property
     def new(self) -> bool:
-        """Whether the phrase introduces something new and so comes late in a German clause."""
+        """Whether the phrase introduces new information and therefore comes late in German."""
         return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
 
     @property
@@ -111,12 +110,12 @@ class NounPhrase:
 
     @property
     def lemma_pairs(self) -> set[tuple[str, str]]:
-        """The (adjective, noun) pair of English lemmas, and the pairs in the relative clause."""
+        """The (adjective, noun) pair of English lemmas, and the relative clause's lemma pairs."""
         own = {(self.adjective.english, self.noun.english)} if self.adjective else set()
         return own | self.combinations
 
     def english(self, *, subject: bool = True) -> str:
-        """Returns the English text, which is the same for subjects and objects."""
+        """Returns the English text. Noun phrases have the same form as subjects and as objects."""
         noun = self.noun.english_plural if self.plural else self.noun.english
         words = f"{self.adjective.english} {noun}" if self.adjective else noun
         determiner = _indefinite_article(words) if self.determiner == "a" else self.determiner
@@ -124,7 +123,7 @@ class NounPhrase:
         return " ".join(filter(None, parts))
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """Returns the German text in a case; if `negated`, an indefinite phrase has "kein"."""
+        """Returns the German text in a case. If `negated`, adds "kein" to an indefinite phrase."""
         determiner = "no" if negated and self.indefinite else self.determiner
         row = self.row
         owner = _RELATIVE_PRONOUN[self.owner]["gen"] if self.owner else ""
@@ -183,11 +182,11 @@ class Pronoun:
     quantified: ClassVar[bool] = False
 
     def english(self, *, subject: bool = True) -> str:
-        """Returns the English text as a subject or an object."""
+        """Returns the English subject form, such as "he", or object form, such as "him"."""
         return self.subject if subject else self.object
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """Returns the German text in any case except the genitive; ignores `negated`."""
+        """Returns the German form in any case except the genitive. Ignores `negated`."""
         return {"nom": self.nominative, "acc": self.accusative, "dat": self.dative}[case]
 
 
@@ -195,7 +194,7 @@ Phrase = NounPhrase | Pronoun
 
 
 def head(phrase: Phrase) -> Noun | None:
-    """Returns the noun of a phrase, or None for a pronoun."""
+    """Returns the noun of a noun phrase, or None for a pronoun."""
     return phrase.noun if isinstance(phrase, NounPhrase) else None
 
 
@@ -218,12 +217,12 @@ _IT = {
 
 
 def pronoun_for(phrase: NounPhrase) -> Pronoun:
-    """Returns the pronoun for a thing: "they", or "it" (er, sie or es, depending on the gender)."""
+    """Returns "they" for plural things, or "it" with the German gender of a single thing."""
     return _IT[phrase.row]
 
 
 def relative_pronoun(antecedent: NounPhrase) -> Pronoun:
-    """Returns the pronoun "who" or "that", with the gender and number of the antecedent."""
+    """Returns the relative pronoun "who" or "that" in the gender and number of the antecedent."""
     forms = _RELATIVE_PRONOUN[antecedent.row]
     human = "person" in antecedent.noun.classes
     return Pronoun(
@@ -249,7 +248,7 @@ _CONTRACTIONS = {
 
 
 def prepositional(preposition: str, case: str, phrase: Phrase) -> str:
-    """Joins a German preposition and a phrase, with contractions such as "im", "zur" and "ins"."""
+    """Adds a German preposition to a phrase, with contractions such as "im", "zur" and "ins"."""
     words = f"{preposition} {phrase.german(case)}"
     if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and not phrase.relative[1]:
         first, article, *rest = words.split(" ")

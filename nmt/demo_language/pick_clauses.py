@@ -1,4 +1,4 @@
-"""Picks, extends or negates clauses whose words make sense together."""
+"""Picks random clauses whose words make sense together, and extends or negates clauses."""
 
 from dataclasses import replace
 from random import Random
@@ -42,7 +42,7 @@ def pick_verb(rng: Random) -> Verb:
 
 
 def pick_any_clause(rng: Random, tenses: str = "") -> Clause:
-    """Picks a clause with any verb, occasionally negated."""
+    """Picks a clause with a random verb. Occasionally negates the clause."""
     verb = pick_verb(rng)
     subject = pick_subject(rng, verb)
     clause = pick_clause(rng, verb, subject, pick_tense(rng, verb, subject, tenses))
@@ -52,7 +52,7 @@ def pick_any_clause(rng: Random, tenses: str = "") -> Clause:
 def pick_clause(
     rng: Random, verb: Verb, subject: Phrase, tense: str, avoided: Noun | None = None
 ) -> Clause:
-    """Picks a clause with the objects that the verb needs; its only adverbial can be a place."""
+    """Picks a clause with the objects that the verb requires and possibly a place."""
     clause = Clause(subject, verb, tense)
     if verb.frame in ("trans", "give"):
         clause = replace(clause, accusative=pick_object(rng, verb, subject, avoided))
@@ -85,7 +85,7 @@ def _has_place(rng: Random, verb: Verb, thing: Phrase | None) -> bool:
 
 
 def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
-    """Picks a place that fits the subject and the verb."""
+    """Picks an adverbial of place that fits the subject and the verb."""
     kind = rng.random()
     if kind < 0.12:
         return rng.choice(adverbials.HERE)
@@ -97,10 +97,10 @@ def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
 
 
 def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> str:
-    """Picks a tense or modal that the verb can take.
+    """Picks a tense or modal verb that is possible for the verb.
 
-    Picks one of `choices` (names separated by spaces) unless `choices` is empty. Replaces a tense
-    that the verb cannot take, and a past that looks like a present.
+    If `choices` is not empty, it contains the possible names, separated by spaces. If the verb has
+    no such tense, or if the English past looks like the present, picks another tense instead.
     """
     if choices:
         tense = rng.choice(choices.split())
@@ -121,20 +121,20 @@ def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> s
 def pick_relative_tense(
     rng: Random, verb: Verb, subject: Phrase, main_tense: str, choices: str
 ) -> str:
-    """Picks the tense of a relative clause: the past if the main clause is in the past."""
+    """Picks the tense of a relative clause, which is past if the main clause is in the past."""
     past = main_tense == "past" or main_tense in PAST_MODALS
     return "past" if past else pick_tense(rng, verb, subject, choices)
 
 
 def _clear_tense(verb: Verb, subject: Phrase, tense: str) -> str:
-    """Replaces an English past that looks like a present, as in "they read", with the perfect."""
+    """Returns "perfect" if the English past looks like the present, as in "they read"."""
     singular = subject.person == 3 and not subject.plural
     same = verb.english_past == verb.english
     return "perfect" if same and tense == "past" and not singular else tense
 
 
 def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
-    """Negates the clause with the given probability if the scope of "not" is clear."""
+    """Negates the clause with the given probability, unless the scope of "not" is ambiguous."""
     phrases = [clause.subject, *(phrase for phrase, _ in clause.objects())]
     if any(phrase in (NOBODY, SOMEBODY) or phrase.quantified for phrase in phrases):
         return clause
@@ -144,7 +144,7 @@ def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
 
 
 def with_adverbials(rng: Random, clause: Clause) -> Clause:
-    """Adds adverbials of time, frequency or manner, or a comment, at random."""
+    """Randomly adds comments or adverbials of time, frequency and manner to a clause."""
     if chance(rng, 0.08):
         return replace(clause, comment=_pick_comment(rng, clause), front="comment")
     if "state" in clause.verb.flags:
@@ -199,7 +199,7 @@ def _time_tense(tense: str) -> str:
 
 
 def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = None) -> Clause:
-    """Picks a clause such as "the king is very old".
+    """Picks a clause with an adjective as its predicate, such as "the king is very old".
 
     If `subject` is a pronoun, it refers to `noun`, or to a person if `noun` is None.
     """
@@ -222,7 +222,7 @@ def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = Non
 
 
 def perhaps_not(rng: Random, state: Clause) -> Clause:
-    """Negates a clause from `pick_state` at random, unless it has a degree such as "quite"."""
+    """Randomly negates a clause from `pick_state`, unless it contains a word such as "quite"."""
     degree = state.predicate.english.partition(" ")[0] if state.predicate else ""
     if degree in ("quite", "really", "extremely"):
         return state

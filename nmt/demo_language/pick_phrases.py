@@ -1,4 +1,4 @@
-"""Picks noun phrases and pronouns that fit a verb, a noun or a place.
+"""Picks random noun phrases and pronouns that fit a verb or a noun.
 
 All choices depend only on the arguments, including the random number generator `rng`.
 """
@@ -35,7 +35,7 @@ def chance(rng: Random, probability: float) -> bool:
 
 
 def pick_adjective(rng: Random, noun: Noun, probability: float) -> Adjective | None:
-    """Picks an adjective that fits the noun, with the given probability; otherwise returns None."""
+    """With the given probability, picks an adjective that fits the noun. Otherwise returns None."""
     fitting = FITTING[noun]
     return rng.choice(fitting) if fitting and chance(rng, probability) else None
 
@@ -43,7 +43,7 @@ def pick_adjective(rng: Random, noun: Noun, probability: float) -> Adjective | N
 def pick_phrase(
     rng: Random, noun: Noun, *, definite: bool = False, subject: bool = False
 ) -> NounPhrase:
-    """Picks a determiner and sometimes an adjective for a noun; returns the noun phrase."""
+    """Returns a noun phrase with a random determiner and sometimes a random adjective."""
     single = noun.mass or noun.english in _SINGULAR_KIN
     plural = not single and pick_plural(rng, noun, 0.25)
     determiner = _pick_determiner(rng, noun, plural, definite, subject)
@@ -51,7 +51,7 @@ def pick_phrase(
 
 
 def pick_plural(rng: Random, noun: Noun, probability: float) -> bool:
-    """Decides at random whether the noun is plural; a noun such as "shoe" usually is."""
+    """Randomly decides whether the noun is plural. Nouns such as "shoe" are usually plural."""
     return not noun.mass and chance(rng, 0.85 if "pair" in noun.classes else probability)
 
 
@@ -76,7 +76,7 @@ def _pick_determiner(rng: Random, noun: Noun, plural: bool, definite: bool, subj
 
 
 def pick_subject(rng: Random, verb: Verb | None = None) -> Phrase:
-    """Picks a pronoun, a person or occasionally an animal as the subject of the verb."""
+    """Picks a pronoun, a person or sometimes an animal as the subject of the verb."""
     kind = rng.random()
     if kind < 0.22:
         return rng.choice(_SUBJECT_PRONOUNS)
@@ -103,7 +103,7 @@ def pick_object_noun(rng: Random, verb: Verb, avoided: Noun | None = None) -> No
 
 
 def pick_object(rng: Random, verb: Verb, subject: Phrase, avoided: Noun | None = None) -> Phrase:
-    """Picks an object of the verb; the object differs from the subject."""
+    """Picks an object of the verb that differs from the subject."""
     noun = pick_object_noun(rng, verb, head(subject) or avoided)
     if "person" in noun.classes and chance(rng, 0.12):
         return pick_other_pronoun(rng, subject)
@@ -122,7 +122,7 @@ def pick_other_pronoun(rng: Random, subject: Phrase) -> Pronoun:
 
 
 def pick_place_phrase(rng: Random, nouns: tuple[Noun, ...]) -> NounPhrase:
-    """Picks a phrase with one of `nouns`, which must be places."""
+    """Picks a noun phrase with one of the given nouns, which must be places."""
     noun = rng.choice(nouns)
     determiner = rng.choice(("the", "the", "the", "the", "a", "this", "our"))
     if determiner == "our" and "own" not in noun.classes:

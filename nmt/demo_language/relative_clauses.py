@@ -1,4 +1,4 @@
-"""Generates sentences with a relative clause, which ends with its verb in German."""
+"""Generates sentences with a relative clause. The German verb is at the end of this clause."""
 
 from random import Random
 
@@ -28,7 +28,7 @@ _UNDIVIDED = tuple(verb for verb in SINGULAR_OBJECT if not verb.prefix and not v
 
 
 def relative(rng: Random) -> Draft:
-    """Writes a sentence with a relative clause that modifies the subject or a final object."""
+    """Writes a sentence with a relative clause that modifies the subject or the object."""
     verb = pick_verb(rng)
     if chance(rng, 0.6):
         antecedent = _antecedent(rng, rng.choice(PEOPLE))
@@ -58,10 +58,10 @@ def _with_relative(
     main: Verb,
     agent: Noun | None = None,
 ) -> NounPhrase:
-    """Adds a relative clause in which the phrase is the subject, an object or a possessor.
+    """Adds a relative clause, in which the relative pronoun is a subject, object or possessor.
 
-    If possible, the relative clause and the main clause have different verbs and different
-    subjects. `main` is the verb of the main clause, and `agent` is the subject of the main clause.
+    `main` is the verb of the main clause, and `agent` is the subject of the main clause. If
+    possible, the relative clause has a different verb and a different subject.
     """
     kind = rng.random()
     if "person" not in phrase.noun.classes or kind > 0.6:

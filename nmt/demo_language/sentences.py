@@ -1,4 +1,4 @@
-"""Turns clauses into sentence pairs: statements, questions, and joined clauses."""
+"""Writes sentence pairs that consist of one clause or of two joined clauses."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ Combination = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A sentence pair, the phenomena in the German sentence, and the lemma combinations."""
+    """A sentence pair with the phenomena in the German sentence and the lemma combinations."""
 
     source: str
     target: str
@@ -24,7 +24,7 @@ class Draft:
 def draft(
     source: str, target: str, shown: Iterable[str], pairs: Iterable[Combination], end: str = "."
 ) -> Draft:
-    """Creates a draft from the texts in both languages, with a capital letter and an end mark."""
+    """Creates a draft from two texts. Capitalizes both texts and adds `end` to both texts."""
     return Draft(_tidy(source + end), _tidy(target + end), frozenset(shown), frozenset(pairs))
 
 
@@ -39,7 +39,7 @@ def said(clause: Clause) -> Draft:
 
 
 def asked(clause: Clause, words: tuple[str, str] = ("", "")) -> Draft:
-    """Returns the clause as a question in both languages, with the question words `words`."""
+    """Returns the clause as a question. `words` contains the English and German question words."""
     return draft(
         english.question(clause, words[0]),
         german.worded(clause, "first", words[1]),
@@ -50,7 +50,7 @@ def asked(clause: Clause, words: tuple[str, str] = ("", "")) -> Draft:
 
 
 def joined(main: Clause, sub: Clause, link: tuple[str, str], order: str = "final") -> Draft:
-    """Joins a main clause and a subordinate clause with a conjunction."""
+    """Joins a main clause and a second clause with the conjunction `link`."""
     shown = phenomena(main, "second") | phenomena(sub, order)
     return draft(
         f"{english.statement(main)} {link[0]} {english.statement(sub)}",
@@ -61,7 +61,7 @@ def joined(main: Clause, sub: Clause, link: tuple[str, str], order: str = "final
 
 
 def with_infinitive(main: Clause, task: Clause, link: str) -> Draft:
-    """Joins a main clause and `task`, which becomes an infinitive without its subject."""
+    """Joins a main clause and the clause `task`, which becomes an infinitive without a subject."""
     task = replace(task, subject=THEY)
     return draft(
         f"{english.statement(main)} to {english.infinitive(task)}",
@@ -78,7 +78,7 @@ def attached(
     shown: Iterable[str],
     pairs: set[Combination],
 ) -> NounPhrase:
-    """Adds to a phrase a relative clause whose text in both languages is `words`."""
+    """Adds a relative clause, whose English and German texts are in `words`, to a phrase."""
     return replace(
         phrase,
         relative=(words[0], f", {words[1]},"),
@@ -88,7 +88,7 @@ def attached(
 
 
 def _tidy(text: str) -> str:
-    """Capitalizes the first letter, and removes repeated commas and commas before the end mark."""
+    """Capitalizes the first letter and removes repeated commas and a comma before "." or "?"."""
     text = text.replace(",,", ",")
     for end in ".?":
         text = text.replace(f",{end}", end)

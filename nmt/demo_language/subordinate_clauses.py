@@ -1,4 +1,4 @@
-"""Generates sentences with a subordinate clause, whose verb is last in German."""
+"""Generates sentences with a subordinate clause. The German verb is at the end of this clause."""
 
 from dataclasses import replace
 from random import Random
@@ -40,7 +40,7 @@ _CONJUNCTIONS = {
 
 
 def subordinate(rng: Random) -> Draft:
-    """Writes a sentence with "because", "although", "when" or another such conjunction."""
+    """Writes a sentence with a conjunction such as "because", "although" or "when"."""
     tense = rng.choice(("past", "past", "present"))
     main, sub = _two_clauses(rng, tense)
     lasting = "state" in main.verb.flags | sub.verb.flags
@@ -63,9 +63,9 @@ def subordinate(rng: Random) -> Draft:
 
 
 def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clause]:
-    """Returns the main clause, and a clause with a reason, such as "he is tired".
+    """Returns the main clause and a clause that states a reason, such as "he is tired".
 
-    The reason concerns the subject of `main` or `other`.
+    The second clause describes the subject of `main` or the person or thing `other`.
     """
     subject = main.subject
     pronoun = _resumed(subject)
@@ -78,7 +78,7 @@ def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clau
 def _resumed(subject: Phrase) -> Phrase | None:
     """Returns a pronoun that refers to the subject, such as "he" for "the king".
 
-    Returns None for subjects such as "nobody" or "every king", which no pronoun can refer to.
+    Returns None if no pronoun can refer to the subject, as for "nobody" or "every king".
     """
     if not isinstance(subject, NounPhrase):
         return None if subject in (NOBODY, SOMEBODY) else subject
@@ -91,7 +91,7 @@ def _resumed(subject: Phrase) -> Phrase | None:
 
 
 def _plain(phrase: Phrase) -> Phrase:
-    """Returns the phrase without its adjective and with "the" instead of "a"."""
+    """Removes the adjective from the phrase and replaces the determiner "a" with "the"."""
     if not isinstance(phrase, NounPhrase):
         return phrase
     determiner = "the" if phrase.determiner == "a" else phrase.determiner
@@ -99,7 +99,7 @@ def _plain(phrase: Phrase) -> Phrase:
 
 
 def _two_clauses(rng: Random, tense: str) -> tuple[Clause, Clause]:
-    """Picks two clauses in the same tense with different subjects."""
+    """Picks two clauses that are in the given tense and have different subjects."""
     while True:
         main, sub = pick_any_clause(rng, tense), pick_any_clause(rng, tense)
         different = not _same_subject(main, sub)
@@ -113,7 +113,7 @@ def that_clause(rng: Random) -> Draft:
 
 
 def that_clauses(rng: Random) -> tuple[Clause, Clause]:
-    """Picks a main clause such as "the girl knows", and the "that" clause that follows."""
+    """Picks a main clause such as "the girl knows" and the clause that follows "that"."""
     verb, tense = rng.choice(_THAT), rng.choice(("present", "present", "past"))
     main = Clause(pick_subject(rng), verb, "present" if verb.english == "hope" else tense)
     if verb.english != "hope":
@@ -127,7 +127,7 @@ def whether_clause(rng: Random) -> Draft:
 
 
 def whether_clauses(rng: Random) -> tuple[Clause, Clause]:
-    """Picks a main clause such as "the girl asked", and the "whether" clause that follows."""
+    """Picks a main clause such as "the girl asked" and the clause that follows "whether"."""
     tense = rng.choice(("present", "past"))
     verb = rng.choice(_WHETHER)
     main = Clause(pick_certain_subject(rng), verb, tense, negated=verb.english == "know")
@@ -138,8 +138,8 @@ def whether_clauses(rng: Random) -> tuple[Clause, Clause]:
 def _content(rng: Random, main: Clause, tenses: str) -> Clause:
     """Picks the clause that follows "that" or "whether".
 
-    The subject of the clause differs from the subject of `main`. If `main` is in the past, the
-    clause is in the past, too.
+    The subject of the picked clause differs from the subject of `main`. If `main` is in the past,
+    the picked clause is in the past, too.
     """
     sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
     while _same_subject(main, sub) or sub.subject is NOBODY:
@@ -148,6 +148,6 @@ def _content(rng: Random, main: Clause, tenses: str) -> Clause:
 
 
 def _same_subject(main: Clause, sub: Clause) -> bool:
-    """Returns whether both clauses have the same pronoun or the same noun as their subject."""
+    """Returns whether the subjects of both clauses are the same pronoun or have the same noun."""
     noun = head(main.subject)
     return noun is head(sub.subject) if noun else main.subject == sub.subject

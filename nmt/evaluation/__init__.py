@@ -1,1 +1,1 @@
-"""Provides test sets, metrics (BLEU, chrF, TER, COMET) and attention maps."""
+"""Scores translations on test sets (BLEU, chrF, TER and COMET) and plots attention weights."""

@@ -1,6 +1,7 @@
-"""Analyzes translations: scores by source length and word frequency, faults, and calibration.
+"""Analyzes scores by source length and word frequency, faulty translations, and calibration.
 
-docs/analysis.md defines each measure and cites its source. Words are the tokens that BLEU counts.
+docs/analysis.md defines each measure and cites its source. In this module, "word" means a token of
+sacreBLEU's BLEU tokenizer.
 """
 
 from collections import Counter
@@ -28,7 +29,7 @@ Words = Callable[[str], list[str]]  # splits a text into words
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """The scores of the sentences whose source length is in a range."""
+    """The scores of all sentences whose source length is in the same range."""
 
     words: str  # such as "10-19"
     sentences: int
@@ -39,7 +40,7 @@ class LengthBucket:
 
 @dataclass(frozen=True)
 class FrequencyBucket:
-    """The accuracy on words whose frequency in the training targets is in a range."""
+    """The accuracy on all words whose frequency in the training targets is in the same range."""
 
     occurrences: str  # such as "5-9"
     reference_words: int
@@ -52,16 +53,16 @@ class FrequencyBucket:
 
 @dataclass(frozen=True)
 class Faults:
-    """The number of texts with each kind of fault."""
+    """The number of translations or references with each kind of fault."""
 
     empty: int  # empty, although the source is not empty
     copies: int  # equal to the source
-    repetitive: int  # the maximum count of a 4-gram exceeds that in the source by 2 or more
+    repetitive: int  # the maximum count of a 4-gram exceeds the count in the source by 2 or more
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """The analysis of the translations of a test set."""
+    """The result of analyzing a model's or another system's translations of a test set."""
 
     sentences: int
     length_ratio: float  # words of the translations per word of the references
@@ -83,14 +84,13 @@ def analyze(
     """Analyzes the translations of a test set.
 
     Args:
-        counting: the options of BLEU.
-        found: the model whose training data is used to count word frequencies.
-        translator: the model `found`, loaded for translation; used to measure calibration. If
-            `found` or `translator` is None, the analysis contains neither word frequencies nor
-            calibration.
+        counting: the options for computing BLEU.
+        found: the model in whose training data the word frequencies are counted.
+        translator: the loaded model `found`, whose calibration is measured. If `found` or
+            `translator` is None, the analysis contains neither word frequencies nor calibration.
 
     Raises:
-        InputError: BLEU's tokenizer for the source language is not installed.
+        InputError: sacreBLEU's tokenizer for the source language is not installed.
     """
     assert tests.sources is not None
     words = words_of(counting)
@@ -125,7 +125,7 @@ def analyze(
 
 
 def words_of(counting: Counting) -> Words:
-    """Returns a function that splits a text into the words that BLEU counts."""
+    """Returns a function that splits a text into words with sacreBLEU's BLEU tokenizer."""
     metric = bleu_metric(**counting)
     return lambda text: metric._preprocess_segment(text).split()
 
@@ -136,7 +136,7 @@ def by_source_length(
     sources: Sequence[Sequence[str]],
     counting: Counting,
 ) -> list[LengthBucket]:
-    """Computes BLEU and chrF for each range of source lengths in words."""
+    """Computes BLEU and chrF for each range of source lengths. Lengths are counted in words."""
     places: list[list[int]] = [[] for _ in range(len(LENGTHS) + 1)]
     for index, words in enumerate(sources):
         places[_bucket(len(words), LENGTHS)].append(index)
@@ -156,11 +156,11 @@ def by_word_frequency(
     references: Iterable[Sequence[str]],
     counts: Counter[str],
 ) -> list[FrequencyBucket]:
-    """Computes the accuracy by word frequency, as compare-mt does (Neubig et al., 2019).
+    """Computes the word accuracy for each frequency range, like compare-mt (Neubig et al., 2019).
 
     Args:
-        translations, references: the words of each translation and reference.
-        counts: the frequency of each word in the training targets.
+        translations, references: the list of words in each translation and in each reference.
+        counts: maps each word to its frequency in the training targets.
     """
     totals = [[0, 0, 0] for _ in range(len(FREQUENCIES) + 1)]
     for translation, reference in zip(translations, references, strict=True):
@@ -198,12 +198,12 @@ def training_data(model: FoundModel) -> PreparedData:
 
 
 def training_counts(data: PreparedData, tokenizer: Tokenizer, words: Words) -> Counter[str]:
-    """Counts the words of the training targets.
+    """Counts how often each word occurs in the training targets.
 
-    Each pair is counted once, regardless of the weight of the pair's corpus.
+    Each sentence pair is counted once, even if its corpus has a larger weight.
 
     Raises:
-        InputError: a shard is damaged.
+        InputError: a shard of the training data is damaged.
     """
     from tqdm import tqdm
 
@@ -237,7 +237,7 @@ def _faults(
 
 
 def _repeats(words: Sequence[str]) -> int:
-    """Returns the count of the most frequent sequence of `_REPEATED_WORDS` words."""
+    """Returns how often the most frequent sequence of `_REPEATED_WORDS` words occurs."""
     shifted = (words[i:] for i in range(_REPEATED_WORDS))
     return max(Counter(zip(*shifted, strict=False)).values(), default=0)
 
@@ -247,6 +247,6 @@ def _bucket(value: int, bounds: Sequence[int]) -> int:
 
 
 def _names(bounds: Sequence[int]) -> list[str]:
-    """Returns the names of ranges: "0", "1", "2-4" and "5 or more" for [0, 1, 2, 5]."""
+    """Returns the names of ranges, such as "0", "1", "2-4" and "5 or more" for [0, 1, 2, 5]."""
     inner = [f"{a:,}-{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in pairwise(bounds)]
     return [*inner, f"{bounds[-1]:,} or more"]

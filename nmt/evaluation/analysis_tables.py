@@ -1,4 +1,4 @@
-"""Formats an analysis as tables for `nmt evaluate` and for the report."""
+"""Formats an analysis as tables, which `nmt evaluate` and the report contain."""
 
 from nmt.evaluation.analysis import Analysis
 from nmt.evaluation.calibration import Calibration
@@ -7,7 +7,7 @@ from nmt.evaluation.table import Table
 
 
 def analysis_tables(analysis: Analysis) -> list[Table]:
-    """Returns the tables of an analysis. A note names the parts that were not computed."""
+    """Formats an analysis as tables. Adds a note for each part that was not computed."""
     tables = [_by_length(analysis), _faults(analysis)]
     if analysis.by_word_frequency is not None:
         rows = [
@@ -66,7 +66,7 @@ def _calibration(found: Calibration) -> Table:
 
 
 def contrastive_table(found: Contrastive) -> Table:
-    """Returns the table of contrastive accuracy by category."""
+    """Returns a table with the accuracy on contrastive pairs for each category and in total."""
     rows = [_accuracy(name, each) for name, each in found.categories.items()]
     rows.append(_accuracy("total", found.total))
     columns = ["category", "pairs", "right", "accuracy", "95% interval"]

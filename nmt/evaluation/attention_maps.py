@@ -1,7 +1,7 @@
 """Computes the attention weights for a sentence pair and writes them to PNG or HTML files.
 
-The plots correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show decoder
-self-attention and cross-attention.
+Figures 3 to 5 of Vaswani et al. (2017) visualize encoder self-attention. The files also show
+decoder self-attention and cross-attention.
 """
 
 import base64
@@ -29,18 +29,18 @@ from nmt.model.special_ids import BOS_ID
 from nmt.runs.model_directory import refuse_exported
 from nmt.translator import Translator
 
-# This limit is reached with 830 tokens per side and the base model. The weights then take 400 MB of
-# memory, or 130 MB in an HTML page.
+# With the base model, 830 source tokens and 830 target tokens reach this limit. The weights then
+# take 400 MB of memory, or 130 MB in an HTML page.
 _MAX_WEIGHTS = 100_000_000
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Attention weights of one sentence pair; the weights of each query sum to 1.
+    """The attention weights for one sentence pair. The weights of each query sum to 1.
 
-    Row i of `cross` and `decoder` belongs to the step that predicts `target_pieces[i]`. In
-    `cross`, the row contains the weights over `source_pieces`, and in `decoder`, the weights over
-    `read_pieces`.
+    Row i of `cross` and row i of `decoder` contain the weights in the step that predicts
+    `target_pieces[i]`. The columns of `cross` correspond to `source_pieces`, and the columns of
+    `decoder` correspond to `read_pieces`.
     """
 
     source_pieces: list[str]  # (S), </s> last
@@ -57,15 +57,15 @@ def attention_of(
     """Computes the attention weights of a model for a sentence and its translation.
 
     Args:
-        model: a translator, or the path of a model, checkpoint or run directory, which is loaded in
-            fp32.
-        source: one sentence as plain text.
-        target: the translation, or None for the model's own translation.
+        model: a translator, or the path of a model, checkpoint or run directory. A path is loaded
+            in fp32.
+        source: the source sentence as plain text.
+        target: the translation as plain text, or None to translate `source` with the model.
 
     Raises:
-        InputError: `source` is empty, a sentence exceeds the maximum length, or the sentences
-            require more than `_MAX_WEIGHTS` weights.
-        NoModelError: there is no usable model, or its weights are NaN.
+        InputError: `source` is empty, `source` or `target` exceeds the maximum length, or there
+            would be more than `_MAX_WEIGHTS` weights.
+        NoModelError: there is no usable model, or the attention weights are NaN.
     """
     translator = (
         model if isinstance(model, Translator) else Translator.load(model, precision="fp32")
@@ -100,12 +100,12 @@ def attention_of(
 
 
 def run_attention(model: Path, source: str, target: str | None, output: Path, note: Note) -> None:
-    """Writes the attention weights of a sentence pair to a .png or .html file.
+    """Writes the attention weights for a sentence pair to a .png or .html file.
 
     Raises:
-        ArgumentError: `output` does not end in .png or .html or cannot be written, or a sentence is
-            the name of a file.
-        InputError, NoModelError: see `attention_of` and `write_png`.
+        ArgumentError: `output` does not end in .png or .html or cannot be written, or `source` or
+            `target` is the name of a file.
+        InputError, NoModelError: raised by `attention_of` or `write_png`.
     """
     check_output(output)
     if output.suffix not in (".png", ".html"):
@@ -142,7 +142,7 @@ def _page(maps: AttentionMaps, model: Path, source: str, target: str) -> str:
 
 
 def heat_maps(maps: AttentionMaps) -> list[HeatMaps]:
-    """Returns the heat maps of the three kinds of attention."""
+    """Returns heat maps for encoder self-attention, decoder self-attention and cross-attention."""
     source, target = maps.source_pieces, maps.target_pieces
     return [
         HeatMaps("encoder self-attention", maps.encoder, source, source),
@@ -152,11 +152,11 @@ def heat_maps(maps: AttentionMaps) -> list[HeatMaps]:
 
 
 def html_fragment(maps: AttentionMaps) -> str:
-    """Returns an interactive view of the weights as HTML, for use in the body of a page.
+    """Returns an interactive HTML view of the weights that can be inserted in a page's body.
 
-    The fragment contains its style and script, takes its colors from the page (see
-    `view/attention.css`) and loads no other files. A page may contain several fragments. Weights
-    are rounded to multiples of 1/255.
+    The HTML fragment contains its own style and script and does not load other files. The page
+    defines the colors (see `view/attention.css`). A page may contain several fragments. The
+    weights are rounded to multiples of 1/255.
     """
     arrays = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
     weights = {

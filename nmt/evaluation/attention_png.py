@@ -1,4 +1,4 @@
-"""Plots attention weights as PNG images with matplotlib for `nmt attention` and TensorBoard."""
+"""Plots attention weights as PNG images, which `nmt attention` and TensorBoard use."""
 
 import warnings
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _TOKEN_INCHES, _DPI = 0.13, 110
 
 @dataclass(frozen=True)
 class HeatMaps:
-    """The attention weights of all layers and heads; Q queries as rows, K keys as columns."""
+    """The attention weights of all layers and heads, with queries as rows and keys as columns."""
 
     title: str
     weights: np.ndarray  # (layers, heads, Q, K), 0 to 1
@@ -25,12 +25,12 @@ class HeatMaps:
 
     @property
     def inches(self) -> tuple[float, float]:
-        """The width and height of one head's heat map in inches."""
+        """The width and the height, in inches, of the heat map of a single head."""
         return len(self.keys) * _TOKEN_INCHES, len(self.queries) * _TOKEN_INCHES
 
 
 def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
-    """Plots all heat maps, one row per layer and one column per head; larger weights are darker.
+    """Plots one heat map per layer (row) and head (column). Darker cells have larger weights.
 
     Raises:
         InputError: matplotlib (extra "plots") is not installed, or the image would be too large.
@@ -53,7 +53,7 @@ def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
 
 
 def figure_class() -> Any:
-    """Returns matplotlib's Figure; raises InputError if matplotlib is not installed."""
+    """Returns matplotlib's Figure class. Raises InputError if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

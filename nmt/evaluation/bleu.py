@@ -1,8 +1,8 @@
 """Computes BLEU, chrF and TER of detokenized text with sacreBLEU.
 
-References: Post (2018) for sacreBLEU, Papineni et al. (2002) for BLEU, Popović (2015) for chrF, and
-Snover et al. (2006) for TER. A signature records how a score was computed; only scores with equal
-signatures are comparable.
+Post (2018) describes sacreBLEU, Papineni et al. (2002) describe BLEU, Popović (2015) describes
+chrF, and Snover et al. (2006) describe TER. A signature records how a score was computed. Scores
+are comparable only if their signatures are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_WORDS = 5000  # maximum words per line; TER's time and memory grow quadrat
 
 @dataclass(frozen=True)
 class Scores:
-    """Corpus scores and their signatures."""
+    """The corpus-level BLEU and chrF of translations, with sacreBLEU's signatures."""
 
     bleu: float  # 0 to 100
     bleu_signature: str
@@ -35,7 +35,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of a baseline, and the translations' scores minus the baseline's scores."""
+    """A baseline's scores, and the differences between these and the translations' scores."""
 
     bleu: float  # of the baseline, 0 to 100
     bleu_difference: float  # translations minus baseline
@@ -46,7 +46,7 @@ class Comparison:
 
 
 class Counting(TypedDict, total=False):
-    """Options of BLEU, with sacreBLEU's defaults. These options do not affect chrF or TER."""
+    """Options for computing BLEU, which do not affect chrF or TER. The defaults are sacreBLEU's."""
 
     target_language: str | None  # selects the tokenizer for zh, ja and ko
     lowercase: bool  # see `sacrebleu --lowercase`
@@ -56,15 +56,15 @@ class Counting(TypedDict, total=False):
 def score(
     hypotheses: Sequence[str], *references: Sequence[str], **counting: Unpack[Counting]
 ) -> Scores:
-    """Computes corpus BLEU and chrF.
+    """Computes the BLEU and chrF of a corpus.
 
     Args:
         hypotheses: one detokenized translation per sentence.
         references: one or more lists, each with one detokenized reference per sentence.
 
     Raises:
-        InputError: there are no translations, or the numbers of lines differ. For other errors, see
-            `bleu_metric`.
+        InputError: there are no translations, the numbers of translations and references differ, or
+            a line has too many words. `bleu_metric` lists other errors.
     """
     from sacrebleu.metrics.chrf import CHRF  # slow to import
 
@@ -84,12 +84,12 @@ def score(
 def bleu_interval(
     hypotheses: Sequence[str], *references: Sequence[str], **counting: Unpack[Counting]
 ) -> tuple[float, float]:
-    """Returns the bounds of BLEU's 95% confidence interval by bootstrap resampling (Koehn, 2004).
+    """Computes a 95% confidence interval of BLEU by bootstrap resampling (Koehn, 2004).
 
-    The bounds are the 2.5% and 97.5% quantiles of BLEU in 1000 resamples of the sentences.
-    `sacrebleu --confidence` uses the same resamples, but prints the mean of their scores and half
-    the width of the interval. The mean plus the half width can exceed 100. The environment variable
-    SACREBLEU_SEED sets the seed (default 12345).
+    Returns the 2.5% and 97.5% quantiles of BLEU over 1000 resamples of the sentences. `sacrebleu
+    --confidence` uses the same resamples, but prints the mean of the scores on these resamples and
+    half the width of the interval. The sum of these two numbers can exceed 100. The environment
+    variable SACREBLEU_SEED sets the random seed of the resamples (default 12345).
     """
     check_texts(hypotheses, references)
     return interval(bleu_metric(**counting), hypotheses, references)
@@ -98,7 +98,7 @@ def bleu_interval(
 def interval(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[float, float]:
-    """Computes the 95% confidence interval of any sacreBLEU metric as `bleu_interval` does."""
+    """Computes a confidence interval like `bleu_interval`, but for any sacreBLEU metric."""
     scores = sorted(resampled_scores(metric, hypotheses, references))
     outside = len(scores) // 40  # 2.5% at each end
     return scores[outside], scores[-1 - outside]
@@ -107,10 +107,10 @@ def interval(
 def resampled_scores(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[float]:
-    """Returns the scores (0 to 100) of 1000 resamples of the sentences.
+    """Returns one score (0 to 100) for each of 1000 resamples of the sentences.
 
-    All systems are scored on the same resamples of a test set (see `bleu_interval` for the seed),
-    so the scores of two systems are paired.
+    All systems are scored on the same resamples of a test set, so the scores of two systems are
+    paired. `bleu_interval` describes the random seed of the resamples.
     """
     from sacrebleu.significance import _bootstrap_resample
 
@@ -122,7 +122,7 @@ def resampled_scores(
 def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, str]:
     """Returns the translation edit rate (edits per 100 reference words) and its signature.
 
-    Scoring thousands of sentences takes seconds, and takes longer if the translations are poor.
+    Scoring several thousand sentences takes seconds, or longer if the translations are poor.
     """
     from sacrebleu.metrics.ter import TER
 
@@ -140,8 +140,9 @@ def compare(
 ) -> Comparison:
     """Compares translations with a baseline by paired bootstrap resampling (Koehn, 2004).
 
-    Uses the 1000 resamples of `sacrebleu --paired-bs`; see `bleu_interval` for the seed. If both
-    systems have the same score, the p-value is 1, whereas sacreBLEU may report 0.001.
+    Uses the same 1000 resamples as `sacrebleu --paired-bs`. `bleu_interval` describes the random
+    seed of the resamples. If both systems have the same score, the p-value is 1, whereas sacreBLEU
+    may report 0.001.
     """
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
@@ -163,12 +164,12 @@ def _compared(baseline: Any, tested: Any) -> tuple[float, float, float]:
 def bleu_metric(
     target_language: str | None = None, lowercase: bool = False, tokenize: str | None = None
 ) -> BLEU:
-    """Returns sacreBLEU's BLEU metric; see `Counting` for the arguments.
+    """Returns a BLEU metric of sacreBLEU. `Counting` describes the arguments.
 
     Raises:
-        ArgumentError: the tokenizer is unknown.
-        InputError: the tokenizer's package is not installed.
-        StorageError: the tokenizer's model cannot be downloaded.
+        ArgumentError: `tokenize` is not the name of a sacreBLEU tokenizer.
+        InputError: a package that the tokenizer requires is not installed.
+        StorageError: a model that the tokenizer requires cannot be downloaded.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -194,15 +195,16 @@ def bleu_metric(
 
 
 def language_of(tag: str) -> str:
-    """Removes the region and script from a language tag: zh_CN and zh-Hant become zh."""
+    """Removes the region and script from a language tag, so that zh_CN and zh-Hant become zh."""
     return re.split("[-_]", tag.lower())[0]
 
 
 def check_texts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Checks that there are hypotheses, and that each list has one reference per hypothesis.
+    """Checks that there is a hypothesis, and that each list has one reference per hypothesis.
 
     Raises:
-        InputError: there are no lines, their numbers differ, or a line has too many words.
+        InputError: there are no hypotheses or no references, the numbers of hypotheses and
+            references differ, or a line has too many words.
     """
     for lines in references:
         if len(lines) != len(hypotheses):

@@ -1,6 +1,6 @@
 """Measures the calibration of a model's token probabilities on reference translations.
 
-See Guo et al. (2017) for the expected calibration error (ECE), and Müller et al. (2019) for the
+Guo et al. (2017) describe the expected calibration error (ECE). Müller et al. (2019) describe the
 effect of label smoothing on the calibration of translation models.
 """
 
@@ -21,7 +21,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Bin:
-    """The tokens whose confidence is above `low` and at most `high`."""
+    """A bin of the tokens whose confidence is greater than `low` and at most `high`."""
 
     low: float
     high: float
@@ -34,9 +34,9 @@ class Bin:
 class Calibration:
     """The confidence and accuracy of a model's predictions of reference tokens.
 
-    The confidence is the probability of the most likely token. A prediction is correct if the most
-    likely token is the reference token; accuracy is the share of correct predictions. EOS counts as
-    a token.
+    The confidence of a prediction is the probability of the most likely token. A prediction is
+    correct if the most likely token is the reference token. The accuracy is the share of correct
+    predictions. EOS counts as a token.
     """
 
     ece: Share
@@ -52,11 +52,11 @@ class Calibration:
 def calibration(
     translator: Translator, sources: Sequence[str], references: Sequence[str]
 ) -> Calibration:
-    """Computes the calibration of a model under teacher forcing.
+    """Computes the calibration of a model on the references with teacher forcing.
 
     Raises:
-        NoModelError: the model is an exported model, or its scores are NaN.
-        InputError: every sentence is too long for the model.
+        NoModelError: the model is an exported model, or the model's probabilities are NaN.
+        InputError: every sentence pair is too long for the model.
     """
     pairs = translator.tokenizer.encode_pairs(sources, references)
     from nmt.decoding.score import max_tokens, top_predictions  # imports torch
@@ -83,11 +83,11 @@ def calibration(
 
 
 def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
-    """Sorts tokens by confidence into `BINS` bins of equal width.
+    """Groups tokens by confidence in `BINS` bins of equal width.
 
     Args:
-        confidences: (N,) probabilities.
-        hits: (N,) booleans; True if the prediction is correct.
+        confidences: array of shape (N,) with the probability of each prediction.
+        hits: boolean array of shape (N,), which is True for each correct prediction.
     """
     edges = np.linspace(0, 1, BINS + 1)
     places = np.digitize(confidences, edges[1:-1], right=True)
@@ -100,7 +100,7 @@ def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
 
 
 def expected_calibration_error(bins: Sequence[Bin]) -> float:
-    """Returns the mean of |accuracy - confidence| over all bins, weighted by their token counts."""
+    """Returns the mean |accuracy - confidence| of the bins, weighted by the number of tokens."""
     gaps = [
         each.tokens * abs(each.accuracy - each.confidence)
         for each in bins

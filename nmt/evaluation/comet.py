@@ -1,7 +1,7 @@
-"""Computes COMET, a trained metric (Rei et al., 2020), with the package unbabel-comet.
+"""Computes the trained metric COMET (Rei et al., 2020) with the package unbabel-comet.
 
-COMET's models are PyTorch files that can execute code when they are loaded. Use only models that
-you trust.
+A COMET model is a PyTorch file, which can execute code when it is loaded. Use only COMET models
+that you trust.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ _BATCH = 16  # number of sentences
 
 
 class Comet:
-    """A COMET model from the Hugging Face Hub, downloaded at first use.
+    """A COMET model, which is downloaded from the Hugging Face Hub at first use.
 
     Raises:
         ArgumentError: COMET is not installed.
-        StorageError: the model cannot be loaded.
+        StorageError: the COMET model cannot be downloaded or loaded.
     """
 
     def __init__(self, name: str):
@@ -40,7 +40,7 @@ class Comet:
     def score(
         self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
     ) -> float:
-        """Returns the mean score of the sentences, which is between 0 and 1 for most models."""
+        """Returns the mean score of all sentences. Most COMET models return scores from 0 to 1."""
         import torch
 
         rows = [

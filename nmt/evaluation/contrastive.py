@@ -1,4 +1,4 @@
-"""Measures how often a model prefers a correct translation to an incorrect translation.
+"""Measures how often a model prefers the correct translation to an incorrect translation.
 
 LingEval97 (Sennrich, 2017) and ContraPro (Müller et al., 2018) are test sets of contrastive pairs.
 """
@@ -22,7 +22,7 @@ _Z = 1.96  # quantile of the normal distribution for a 95% confidence interval
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of pairs in which the correct translation has the higher score."""
+    """The share of contrastive pairs whose correct translation has the higher score."""
 
     pairs: int
     right: int
@@ -31,7 +31,7 @@ class Accuracy:
 
     @classmethod
     def of(cls, results: Sequence[bool]) -> Self:
-        """Computes the accuracy from the results of one or more pairs (True: correct)."""
+        """Computes the accuracy from `results`, in which True stands for a correct pair."""
         n, right = len(results), sum(results)
         share, spread = right / n, _Z**2 / n
         middle = (share + spread / 2) / (1 + spread)
@@ -41,7 +41,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Contrastive:
-    """The accuracy on a file of contrastive pairs, by category and in total."""
+    """The accuracy on the contrastive pairs in a file, for each category and in total."""
 
     file: str
     total: Accuracy
@@ -59,13 +59,13 @@ class ContrastivePair:
 
 
 def read_contrastive(path: Path) -> list[ContrastivePair]:
-    """Reads contrastive pairs.
+    """Reads contrastive pairs from a text file.
 
-    Each line contains a source sentence, a correct translation, an incorrect translation and a
-    category, separated by tabs.
+    Each line of the file contains a source sentence, a correct translation, an incorrect
+    translation and a category, separated by tabs.
 
     Raises:
-        InputError: the file cannot be read or is empty, or a line is not a contrastive pair.
+        InputError: the file cannot be read or is empty, or a line does not contain a valid pair.
     """
     pairs = list(_parsed(path))
     if not pairs:
@@ -94,17 +94,18 @@ def _parsed(path: Path) -> Iterator[ContrastivePair]:
 def contrastive_accuracy(
     translator: Translator, pairs: Sequence[ContrastivePair], path: Path
 ) -> Contrastive:
-    """Computes a model's accuracy on contrastive pairs with the scores of `nmt score`.
+    """Computes a model's accuracy on contrastive pairs.
 
-    A pair counts as correct if the log-probability of the correct translation is higher than the
-    log-probability of the incorrect translation. Log-probabilities are not normalized by length.
+    A pair counts as correct if the model assigns a higher log-probability to the correct
+    translation than to the incorrect translation. As in `nmt score`, the log-probabilities are not
+    normalized by length.
 
     Args:
-        path: path of the file of contrastive pairs; used in messages.
+        path: path of the file of contrastive pairs, which error messages contain.
 
     Raises:
         InputError: a source or a translation is too long for the model.
-        NoModelError: the model is an exported model, or its scores are NaN.
+        NoModelError: the model is an exported model, or the log-probabilities are NaN.
     """
     from nmt.decoding.score import max_tokens, score_translations  # imports torch
 

@@ -1,6 +1,6 @@
-"""`nmt evaluate`: scores a model's translations of a test set, or translations in a file.
+"""Implements `nmt evaluate`, which scores a model's translations or translations in a file.
 
-Like `nmt.translator`, this module imports torch only for PyTorch models.
+Like `nmt.translator`, this module does not import torch unless the model is a PyTorch model.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,35 +64,38 @@ def evaluate(
     """Scores the translations of a test set against its references.
 
     Args:
-        model: a model, checkpoint or run directory, or a model exported to CTranslate2. May be None
-            if `hypothesis` is given.
-        source: text file to translate, plain or compressed.
-        reference: one or more text files, each with one reference per line of `source`. COMET uses
-            only the first file.
-        test_set: a test set of sacreBLEU, such as "wmt14/full". If neither `reference` nor
-            `test_set` is given, the model's own `data.test` is used.
-        hypothesis: file with translations, which are scored instead of a model's translations. If
+        model: path of a model, checkpoint, run directory or exported CTranslate2 model. The path
+            may be None if `hypothesis` is given.
+        source: path of the text file to translate, which may be compressed.
+        reference: one or more text files, each with one reference per line of `source`. If there
+            are several files, COMET uses the first file.
+        test_set: name of a sacreBLEU test set, such as "wmt14/full". If neither `reference` nor
+            `test_set` is given, the test set is `data.test` of the model's configuration.
+        hypothesis: file of translations to score instead of the model's translations. If
             `reference` is given, COMET and the analysis also require `source`.
-        baseline: file with another system's translations, for a paired significance test.
-        comet: name of a COMET model for an additional score.
+        baseline: file of another system's translations, which a paired significance test compares
+            with the scored translations.
+        comet: name of a COMET model, which computes an additional score.
         analysis: whether to analyze the translations (see `nmt.evaluation.analysis`). Word
-            frequencies are counted in the model's `data.directory` if this directory contains the
-            data that the model was trained on.
-        contrastive: file of contrastive pairs, on which the model's accuracy is measured (see
+            frequencies are computed only if `data.directory` of the model's configuration contains
+            the data that the model was trained on.
+        contrastive: file of contrastive pairs on which to measure the model's accuracy (see
             `nmt.evaluation.contrastive`).
-        target_language: the target language, or None for the model's target language.
-        lowercase, tokenize: options of BLEU (see `Counting`).
+        target_language: the target language. If None, the model's target language is used.
+        lowercase, tokenize: options for computing BLEU (see `Counting`).
         output: file to which the translations are written, one per line.
         device, precision: see `Translator.load`. The default precision is fp32 on every device.
         options: search options for the model's translations.
         note: called with each user-facing message.
 
     Raises:
-        ArgumentError: arguments conflict or are missing, or COMET is not installed.
-        InputError: a file cannot be read, the numbers of lines differ, or a text is split into
-            subword pieces.
+        ArgumentError: arguments conflict, a required argument is missing, or COMET is not
+            installed.
+        InputError: a file cannot be read, the files have different numbers of lines, or a text is
+            split into subword pieces.
         StorageError: a test set or a COMET model cannot be downloaded.
-        NoModelError: there is no usable model, or its test set belongs to another run.
+        NoModelError: there is no usable model, or the copy of the test set in the model's run is
+            damaged or belongs to another run.
     """
     files = [reference] if isinstance(reference, str | Path) else list(reference or [])
     _refuse_conflicts(
@@ -143,7 +146,7 @@ def evaluate(
 
 
 def _refuse_conflicts(**arguments: object) -> None:
-    """Raises ArgumentError if arguments of `evaluate` conflict or are missing."""
+    """Raises ArgumentError if arguments conflict or if a required argument is missing."""
     has = {name for name, value in arguments.items() if value is not None}
     is_compared, is_given = has & {"reference", "test_set"}, "hypothesis" in has
     search = arguments["options"] or SearchOptions()
@@ -186,7 +189,7 @@ def _test_set(
     language: str,
     note: Note,
 ) -> TestSet:
-    """Returns a test set from the given files or from sacreBLEU, or the model's own test set."""
+    """Returns the test set in the given files, a sacreBLEU test set or the model's test set."""
     if reference:
         return test_sets.from_files(source, reference)
     if name is not None:
@@ -196,7 +199,7 @@ def _test_set(
 
 
 def _found(model: Path, note: Note) -> FoundModel:
-    """Finds a model as `find_model` does, or a model exported to CTranslate2."""
+    """Finds a PyTorch model with `find_model`, or finds a model exported to CTranslate2."""
     if is_exported(model):
         return FoundModel(model, manifest.read(model, KIND), read_exported_config(model))
     from nmt.runs.model_directory import find_model  # imports torch
@@ -212,7 +215,7 @@ def _loaded(
     is_scoring: bool,
     note: Note,
 ) -> Translator:
-    """Loads a model for translation and, if `is_scoring` is true, for scoring translations.
+    """Loads a model for translation, and also for scoring translations if `is_scoring` is true.
 
     Raises:
         NoModelError: `is_scoring` is true, but the model is exported and cannot score translations.
@@ -236,8 +239,8 @@ def _write(translations: Sequence[str], output: str | Path) -> None:
 def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
     """Returns the given target language, or the model's target language if none is given.
 
-    Raises ArgumentError if the given language is not valid. If the model's language is not valid,
-    calls `note` with a warning.
+    Raises ArgumentError if the given target language is not valid. If the model's target language
+    is used and is not valid, calls `note` with a warning.
     """
     language = given or (model.config.data.target_language if model else "")
     if problem := code_problem(language):
@@ -253,7 +256,7 @@ def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
 def _wrong_languages(
     model: FoundModel | None, source: str | Path | None, tests: TestSet, language: str
 ) -> str | None:
-    """Returns a warning if the files of a test set seem to be in the wrong languages, else None."""
+    """Returns a warning if a file of the test set seems to be in the wrong language, else None."""
     if not tests.files:
         return None
     texts = [(*each, language) for each in zip(tests.files, tests.references, strict=True)]
@@ -269,7 +272,7 @@ def _scored(
     counting: Counting,
     judge: Comet | None,
 ) -> Evaluation:
-    """Computes all scores, also those of the baseline's translations `others` if given."""
+    """Computes all scores. If there is a baseline, `others` contains its translations."""
     texts = (translations, *tests.references)
     language = language_of(counting["target_language"] or "")
     papers = papers_interval = comparison = None
@@ -293,7 +296,7 @@ def _scored(
 
 
 def _warn(result: Evaluation, note: Note) -> None:
-    """Warns if translations and references differ in language, or if BLEU is near 0."""
+    """Warns if translations and references seem to be in different languages or BLEU is near 0."""
     tests = result.test_set
     is_hopeless = result.scores.bleu < _HOPELESS_BLEU
     # without sources, the check is reliable only if BLEU is near 0
@@ -317,7 +320,7 @@ def _warn(result: Evaluation, note: Note) -> None:
 def _given(
     path: str | Path, tests: TestSet, check: Callable[[Sequence[str], str], None]
 ) -> list[str]:
-    """Reads translations from a file and checks their number and text."""
+    """Reads translations from a file and checks the number of lines and the text."""
     lines = list(read_lines(Path(path)))
     for references, name in zip(tests.references, tests.reference_names, strict=True):
         if len(references) != len(lines):

@@ -1,4 +1,4 @@
-"""Bundles JavaScript modules in one script, so that a page does not request each module."""
+"""Bundles JavaScript modules in one script, so that a page does not request many files."""
 
 import re
 from collections.abc import Mapping
@@ -8,20 +8,20 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function) (\w+))", re.MULT
 
 
 def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
-    """Returns a script that contains a module and all modules that it imports.
+    """Returns a script that contains the module `entry` and all modules that it imports.
 
-    Each module becomes a global constant, `$name`, with its exports as properties. Dynamic imports
-    are left unchanged.
+    Each module becomes a global constant, `$name`, whose properties are the exports of the module.
+    Dynamic imports are not changed.
 
     Args:
-        modules: maps the name of each module to its source. The modules must import names in braces
-            and export only constants and functions.
+        modules: maps the name of each module to its source. A module must list imported
+            names in braces, and must not export anything other than constants and functions.
         entry: name of the module that imports the other modules.
-        done: names of the modules that earlier scripts of the page contain; these modules are left
-            out. The names of the modules in this script are added to `done`.
+        done: names of the modules that earlier scripts of the page contain. The new script does not
+            contain these modules. The names of the modules in the new script are added to `done`.
 
     Raises:
-        KeyError: a module is missing.
+        KeyError: `modules` does not contain an imported module.
     """
     done.add(entry)
     source, parts = modules[entry], []
@@ -34,5 +34,5 @@ def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
 
 
 def exports(source: str) -> str:
-    """Returns the names of a module's exports in braces, for example `{ find, element }`."""
+    """Returns the names that a module exports as an object literal such as `{ find, element }`."""
     return f"{{ {', '.join(_EXPORT.findall(source))} }}"

@@ -1,21 +1,22 @@
-"""Computes BLEU as in the paper: multi-bleu on Moses tokens that are split at hyphens.
+"""Computes BLEU as in the paper, with multi-bleu on Moses tokens that are split at hyphens.
 
 The paper does not describe how BLEU was computed. For German, this module follows the authors'
 published script, get_ende_bleu.sh of tensor2tensor. The script replaces Unicode punctuation in the
-translations with replace-unicode-punctuation.perl: the quotation marks “ ” ’ become straight; „ ‚ ‘
-and guillemets are kept. The script then tokenizes with Moses, replaces `rich-text` with `rich
-##AT##-##AT## text`, and calls multi-bleu.perl. The authors' reference was already tokenized and had
-straight quotation marks (tensor2tensor, issue 317). Therefore, this module straightens the
-quotation marks of the reference. As in the authors' evaluation, a „ in a translation then never
-matches. The authors published no script for French. This module applies the same steps, with Moses'
-French rules, to French translations and references.
+translations with replace-unicode-punctuation.perl, which replaces the quotation marks “ ” ’ with
+straight quotation marks, but keeps „ ‚ ‘ and guillemets. The script then tokenizes the translations
+with Moses, replaces hyphens (`rich-text` becomes `rich ##AT##-##AT## text`), and calls
+multi-bleu.perl. The authors' reference was already tokenized and had straight quotation marks
+(tensor2tensor, issue 317). Therefore, this module replaces all quotation marks in the reference
+with straight quotation marks. As in the authors' evaluation, a „ in a translation never matches the
+reference. The authors did not publish a script for French. This module applies the same steps, with
+Moses' French rules, to French translations and references.
 
-The difference from sacreBLEU's score depends on the text (see docs/paper.md). The score is
-comparable only with the paper's scores and with scores computed in the same way.
+The difference between paper BLEU and sacreBLEU's BLEU depends on the text (see docs/paper.md).
+Paper BLEU is comparable only with the paper's scores and with scores computed in the same way.
 
-For 269,089 German sentences (news, captions, web pages, debates), this module and the Perl scripts
-give the same tokens. In other text, the tokens can differ, for example if a full stop follows a
-Chinese character within a sentence.
+This module and the Perl scripts produced the same tokens for 269,089 German sentences (news,
+captions, web pages and debates). For other text, the tokens can differ, for example if a full stop
+follows a Chinese character within a sentence.
 """
 
 import functools
@@ -57,18 +58,19 @@ _COMPOUND = re.compile(rb"(\S)-(\S)")
 def paper_bleu(
     hypotheses: Sequence[str], *references: Sequence[str], target_language: str = "de"
 ) -> tuple[float, tuple[float, float]]:
-    """Computes corpus BLEU of detokenized German or French text as in the paper.
+    """Computes the paper BLEU of a corpus of detokenized German or French translations.
 
     Args:
         hypotheses: one detokenized translation per sentence.
         references: one or more lists, each with one detokenized reference per sentence.
-        target_language: "de" or "fr".
+        target_language: language of the translations, "de" or "fr".
 
     Returns:
-        The score (0 to 100), and the bounds of its 95% confidence interval (see `bleu_interval`).
+        The score (0 to 100) and a 95% confidence interval, computed as in `bleu_interval`.
 
     Raises:
-        InputError: there are no translations, or the numbers of lines differ.
+        InputError: there are no translations, the numbers of translations and references differ, or
+            a line has too many words.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -83,10 +85,10 @@ def paper_bleu(
 
 
 def paper_tokens(line: str, target_language: str = "de", *, of_reference: bool = False) -> str:
-    """Tokenizes a sentence and joins the tokens with spaces.
+    """Tokenizes a sentence for paper BLEU and joins the tokens with spaces.
 
-    For example, 'Er sagte: „Rock-Musik.“' becomes 'Er sagte : „ Rock ##AT##-##AT## Musik . &quot;'
-    in a translation, and 'Er sagte : &quot; Rock ...' in a reference.
+    For example, the translation 'Er sagte: „Rock-Musik.“' becomes 'Er sagte : „ Rock ##AT##-##AT##
+    Musik . &quot;', whereas the same text as a reference begins with 'Er sagte : &quot; Rock'.
     """
     is_straight = of_reference and target_language == "de"
     line = line.translate(_OF_THE_GERMAN_REFERENCE if is_straight else _OF_THE_SCRIPT)
@@ -96,10 +98,10 @@ def paper_tokens(line: str, target_language: str = "de", *, of_reference: bool =
 
 
 def _split_last_stop(tokens: str) -> str:
-    """Splits off the full stop at the end of a line, even after an abbreviation.
+    """Separates the full stop at the end of a line from the word before, even an abbreviation.
 
-    For example, "usw." becomes "usw .", but "usw ..." is unchanged. Moses' tokenizer.perl also
-    splits off this full stop, but sacremoses does not.
+    For example, "usw." becomes "usw .", but "usw ..." is not changed. Moses' tokenizer.perl also
+    separates this full stop, but sacremoses does not.
     """
     ends_in_one = tokens[-1:] == "." and tokens[-2:-1] not in ("", " ", ".")
     return f"{tokens[:-1]} ." if ends_in_one else tokens

@@ -1,6 +1,7 @@
 """Checks that a text to be scored is neither split into subword pieces nor tokenized.
 
-Scores of split or tokenized text are not comparable with published scores.
+If a text is split into subword pieces or tokenized, its scores are not comparable with published
+scores.
 """
 
 import re
@@ -22,15 +23,15 @@ _TOKENIZED_SHARE = 0.1
 def check_plain_text(
     lines: Sequence[str], name: str, note: Note, *, may_be_tokenized: bool = False
 ) -> None:
-    """Raises InputError for text split into subwords, and warns if the text looks tokenized.
+    """Raises InputError for text in subword pieces, and warns if the text looks tokenized.
 
     Args:
-        name: name of the text in messages.
-        note: called with the warning.
-        may_be_tokenized: whether to omit the warning about tokenized text.
+        name: name of the text, which messages contain.
+        note: called with a warning if the text looks tokenized.
+        may_be_tokenized: whether tokenized text is accepted without a warning.
 
     Raises:
-        InputError: a line contains the markers of subword pieces.
+        InputError: a line contains a marker of subword pieces, such as "@@".
     """
     tokenized = [number for number, line in enumerate(lines, start=1) if _TOKENIZED.search(line)]
     for number, line in enumerate(lines, start=1):

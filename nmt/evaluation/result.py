@@ -1,4 +1,4 @@
-"""Holds the result of an evaluation, and formats it as JSON or as text."""
+"""Stores the result of an evaluation and formats the result as JSON or as text."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from nmt.evaluation.test_sets import TestSet
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The translations of a test set and their scores."""
+    """The scores of the translations of a test set, and the translations themselves."""
 
     scores: Scores
     bleu_interval: tuple[float, float]  # 95% confidence interval
@@ -32,7 +32,7 @@ class Evaluation:
     contrastive: Contrastive | None = None  # None without a file of contrastive pairs
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the scores as JSON values, rounded to six decimal places."""
+        """Returns the scores as JSON values. Numbers are rounded to six decimal places."""
         content: dict[str, Any] = asdict(self.scores) | {
             "bleu_interval": self.bleu_interval,
             "ter": self.ter,
@@ -57,7 +57,7 @@ class Evaluation:
         return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
 
     def as_text(self) -> str:
-        """Returns the result as text: one line per metric, then the tables of the analysis."""
+        """Returns the result as text, with one line per metric, followed by the tables."""
         scores, (low, high) = self.scores, self.bleu_interval
         lines = [
             f"BLEU = {scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  {scores.bleu_signature}",

@@ -1,16 +1,16 @@
-"""Tests whether the scores of two systems differ significantly, over seeds and over sentences.
+"""Tests whether the scores of two systems differ significantly over seeds or over sentences.
 
-A system is a configuration that was trained once, or several times with different seeds. There are
-two independent questions:
+A system is a configuration that was trained once, or several times with different seeds. The tests
+answer two independent questions:
 
-* Over seeds: would the difference in scores remain if the systems were trained again? Welch's
-  t-test (Welch, 1947) compares the scores of the runs on the same test set.
-* Over sentences: would the difference between the trained models remain on other sentences? Paired
+* Over seeds, would the scores still differ if both systems were trained again? Welch's t-test
+  (Welch, 1947) compares the scores of both systems' runs on the same test set.
+* Over sentences, would the scores of the trained models still differ on another test set? Paired
   bootstrap resampling (Koehn, 2004) compares the models on resampled test sets.
 
-The difference between two systems can be significant even if their 95% confidence intervals
-overlap, so comparing intervals answers neither question. If several systems are compared with the
-same baseline, `holm` corrects the p-values of each question (Holm, 1979).
+The difference between two systems can be significant even if the systems' 95% confidence intervals
+overlap. Therefore, comparing confidence intervals does not answer either question. If several
+systems are compared with the same baseline, `holm` corrects the p-values of each test (Holm, 1979).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEVEL = 0.95  # confidence level of all intervals
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean score of a system minus the mean score of the baseline."""
+    """The mean score of a system's runs minus the mean score of the baseline's runs."""
 
     value: float
     interval: tuple[float, float]  # 95% confidence interval
@@ -35,10 +35,10 @@ class Difference:
 
 
 def over_seeds(scores: Sequence[float], baseline: Sequence[float]) -> Difference | None:
-    """Compares the scores of runs by Welch's t-test, which allows for unequal variances.
+    """Compares two systems by Welch's t-test, which does not assume equal variances.
 
     Returns:
-        The difference, or None if a system has fewer than two runs or the scores do not vary.
+        The difference, or None if a system has fewer than two runs or neither system's scores vary.
     """
     if min(len(scores), len(baseline)) < 2:
         return None
@@ -62,12 +62,12 @@ def over_sentences(
 ) -> Difference:
     """Compares the mean scores of two systems' runs by paired bootstrap resampling.
 
-    If each system has one run, the p-value is that of `sacrebleu --paired-bs`.
+    If each system has one run, `sacrebleu --paired-bs` computes the same p-value.
 
     Args:
-        scores, baseline: the score of each run of the system and of the baseline.
-        resampled, baseline_resampled: the scores of each run on the resampled test sets, which are
-            the same for all runs (see `resampled_scores`).
+        scores, baseline: the scores of the system's runs and of the baseline's runs.
+        resampled, baseline_resampled: for each run, the scores on the resampled test sets. All runs
+            must be scored on the same resampled test sets (see `resampled_scores`).
     """
     value = mean(scores) - mean(baseline)
     found = np.mean(resampled, axis=0) - np.mean(baseline_resampled, axis=0)
@@ -81,8 +81,9 @@ def over_sentences(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Corrects p-values for multiple comparisons by Holm's method.
 
-    The smallest of n p-values is multiplied by n, the next by n - 1, and so on. A corrected p-value
-    is never less than the corrected value of a smaller p-value, and never more than 1.
+    The smallest of n p-values is multiplied by n, the second smallest by n - 1, and so on. If the
+    product is less than the previous corrected p-value, the previous value is used instead.
+    Corrected p-values are limited to 1.
     """
     corrected = [0.0] * len(p_values)
     highest = 0.0
@@ -93,9 +94,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def mean_interval(scores: Sequence[float]) -> tuple[float, float] | None:
-    """Returns the 95% confidence interval of the mean over seeds (Student's t).
+    """Computes a 95% confidence interval of the mean score with Student's t distribution.
 
-    Returns None for a single run.
+    Returns None if there is only one run.
     """
     if len(scores) < 2:
         return None
@@ -118,7 +119,7 @@ def students_p(t: float, freedom: float) -> float:
 def students_quantile(freedom: float) -> float:
     """Returns the two-sided 5% critical value of Student's t distribution.
 
-    |T| exceeds this value with a probability of 5% (see `students_p`).
+    For this value, `students_p` returns 5%.
     """
     low, high = 0.0, 1.0
     while students_p(high, freedom) > 1 - LEVEL:

@@ -1,11 +1,11 @@
-"""Represents tables of results, and formats them as text and Markdown."""
+"""Represents tables of results and formats the tables as text or Markdown."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose cells are text. The first cell of each row is the name of the row."""
+    """A table of strings. The first cell of each row contains the name of the row."""
 
     caption: str
     columns: list[str]
@@ -23,7 +23,7 @@ class Table:
         return "\n".join([self.caption, *aligned, *self.notes])
 
     def as_markdown(self) -> str:
-        """Returns the table and its notes in Markdown, without the caption."""
+        """Returns the table and the notes in Markdown. Omits the caption."""
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
         table = [f"| {' | '.join(cells)} |" for cells in lines]
         return "\n".join([*table, "", *self.notes]) + "\n"

@@ -1,4 +1,4 @@
-"""Loads test sets from files, from a model's run, or from sacreBLEU."""
+"""Loads test sets from files, from the run directory of a model, or from sacreBLEU."""
 
 import contextlib
 import http.client
@@ -24,7 +24,7 @@ _MAX_DEMO_PAIRS = 10_000  # generated in seconds; limits what an untrusted model
 
 @dataclass(frozen=True)
 class TestSet:
-    """Source sentences with their references."""
+    """Source sentences with one or more references per sentence."""
 
     sources: list[str] | None  # None if given translations are scored without sources
     references: list[list[str]]  # one or more lists, each with one reference per sentence
@@ -33,7 +33,7 @@ class TestSet:
 
     @property
     def reference_names(self) -> Sequence[str]:
-        """The name of each list of references, used in messages."""
+        """The name of each list of references, which messages contain."""
         return self.files or [self.name] * len(self.references)
 
 
@@ -44,7 +44,7 @@ def from_files(source: str | Path | None, references: Sequence[str | Path]) -> T
         references: one or more files, each with one reference per line.
 
     Raises:
-        InputError: a file cannot be read, or the numbers of lines differ.
+        InputError: a file cannot be read, or the files have different numbers of lines.
     """
     names = tuple(map(str, references))
     texts = [list(read_lines(Path(name))) for name in names]
@@ -62,16 +62,17 @@ def from_files(source: str | Path | None, references: Sequence[str | Path]) -> T
 
 
 def own(model: FoundModel) -> TestSet:
-    """Returns the model's own test set: the copy in the model's run, or generated demo text.
+    """Reads the test set from the model's run, or generates the sentences of a demo test set.
 
-    The files named in the model's configuration are not read, because the model may be untrusted.
+    The model may be untrusted, so files that the model's configuration names are not read.
 
     Args:
-        model: a model, checkpoint or exported model, inside or outside its run.
+        model: a model, checkpoint or exported model. It may have been moved out of its run.
 
     Raises:
-        ArgumentError: `data.test` is empty, or the text of the test set is not available.
-        NoModelError: the copy is damaged or belongs to another run.
+        ArgumentError: `data.test` is empty, or the run does not contain a copy of the test set, and
+            the test set cannot be generated.
+        NoModelError: the copy of the test set is damaged or belongs to another run.
     """
     data = model.config.data
     if not data.test:
@@ -101,7 +102,7 @@ def own(model: FoundModel) -> TestSet:
 
 
 def from_sacrebleu(name: str, config: Config | None, target_language: str, note: Note) -> TestSet:
-    """Returns a test set from sacreBLEU, downloaded at first use.
+    """Returns a sacreBLEU test set, which is downloaded at first use.
 
     Args:
         config: the model's configuration, which determines the source language. If `config` is
@@ -148,7 +149,7 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
 
 @contextlib.contextmanager
 def _one_line_if_it_fails(name: str) -> Iterator[None]:
-    """Replaces the exceptions of a failed download, including SystemExit, with StorageError."""
+    """Raises StorageError instead of the exceptions of a failed download, such as SystemExit."""
     logger = logging.getLogger("sacrebleu")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
