@@ -1,4 +1,4 @@
-"""Runs the `nmt` command with `python -m nmt`, which `torchrun -m nmt train ...` requires."""
+"""Lets `python -m nmt` run the `nmt` command; `torchrun -m nmt train ...` requires this module."""
 
 import sys
 

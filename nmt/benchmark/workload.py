@@ -20,7 +20,7 @@ _SEED = 1
 
 
 def lengths(pairs: int, longest: int = MAX_LENGTH, seed: int = _SEED) -> np.ndarray:
-    """Returns random source and target lengths in tokens, (2, pairs) int64."""
+    """Returns random source and target lengths in tokens, an int64 array of shape (2, pairs)."""
     rng = np.random.Generator(np.random.Philox(seed))
     normal = rng.normal(size=(2, pairs))
     source = MEAN_LENGTH * np.exp(_SIGMA * normal[0] - _SIGMA**2 / 2)

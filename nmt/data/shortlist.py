@@ -93,7 +93,7 @@ def learn_shortlist(
     frequent: int = FREQUENT,
     translations: int = TRANSLATIONS,
 ) -> Shortlist:
-    """Learns a shortlist from evenly spaced sentence pairs, whose number `MOST_CELLS` limits.
+    """Learns a shortlist from evenly spaced sentence pairs; `MOST_CELLS` limits their number.
 
     Args:
         shards: the source side and the target side of each shard.

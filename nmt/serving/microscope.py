@@ -1,4 +1,4 @@
-"""Computes the tokens, attention weights and beam search that the page's microscope shows."""
+"""Computes what the page's microscope shows: tokens, attention weights and steps of the search."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence

@@ -167,7 +167,7 @@ def _attention(
     """Returns the intermediate results of one head of an attention sub-layer.
 
     Returns:
-        The keys of the object that `_wrapped` returns, and these keys:
+        An object with the keys of the object that `_wrapped` returns, and with these keys:
 
         * `query`: the query vector of the token, of shape (K).
         * `keys`: the key vectors, of shape (S, K).
@@ -208,7 +208,7 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -
     """Returns the intermediate results of the feed-forward sub-layer.
 
     Returns:
-        The keys of the object that `_wrapped` returns, and these keys:
+        An object with the keys of the object that `_wrapped` returns, and with these keys:
 
         * `units`: the activations of the inner layer after ReLU, of shape (d_ff).
         * `active`: the number of units with a positive activation.

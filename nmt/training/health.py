@@ -156,7 +156,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
 
 
 def too_few(averaged: int, wanted: int, run: RunDirectory) -> list[str]:
-    """Returns a warning if fewer than `wanted` checkpoints were averaged, or an empty list."""
+    """Returns a list, with one warning if fewer than `wanted` checkpoints were averaged."""
     if averaged == wanted:
         return []
     return [
