@@ -86,10 +86,10 @@ def bleu_interval(
 ) -> tuple[float, float]:
     """Computes a 95% confidence interval of BLEU by bootstrap resampling (Koehn, 2004).
 
-    Returns the 2.5% and 97.5% quantiles of BLEU over 1000 resamples of the sentences. sacreBLEU's
-    confidence intervals use the same resamples, but sacreBLEU prints the mean of the scores on these resamples and
-    half the width of the interval. The sum of these two numbers can exceed 100. The environment
-    variable SACREBLEU_SEED sets the random seed of the resamples (default 12345).
+    Returns the 2.5% and 97.5% quantiles of BLEU over 1000 resamples of the sentences. sacreBLEU
+    uses the same resamples for its confidence intervals, but prints the mean of the scores on these
+    resamples and half the width of the interval. The sum of these two numbers can exceed 100. The
+    environment variable SACREBLEU_SEED sets the random seed of the resamples (default 12345).
     """
     check_texts(hypotheses, references)
     return interval(bleu_metric(**counting), hypotheses, references)
