@@ -19,12 +19,14 @@ from torch import Tensor
 from nmt.config import Config
 from nmt.data.layout import Batch
 from nmt.errors import InputError, Note, is_out_of_memory
+from nmt.model.devices import is_gpu
 from nmt.model.kernels.flex import flex_suits
 from nmt.model.special_ids import PAD_ID
 from nmt.runs.state import FastPath
 from nmt.training.begin import Run
 from nmt.training.compiling import compile_layers, uncompile_layers
 from nmt.training.distributed import Ranks
+from nmt.training.gradient_graphs import GradientGraphs
 from nmt.training.loading import steps_of
 from nmt.training.loss import TransformerLoss
 from nmt.training.step import autocast
@@ -109,11 +111,17 @@ def choose_path(
 
 
 def set_path(loss_module: TransformerLoss, path: FastPath) -> None:
-    """Sets a model's execution path; layers are compiled when they are first called."""
+    """Sets a model's execution path; layers are compiled when they are first called.
+
+    On a GPU, steps with compiled layers are replayed as CUDA graphs (see `gradient_graphs`).
+    """
     transformer = loss_module.transformer
     uncompile_layers(transformer)
+    loss_module.graphs = None
     if is_compiled(path):
         compile_layers(transformer)
+        if is_gpu(transformer.embedding.device):
+            loss_module.graphs = GradientGraphs(loss_module.parameters())
     attention: dict[FastPath, Literal["flex", "plain"]] = {"flex": "flex", "plain": "plain"}
     transformer.attention = attention.get(path, "fused")
     loss_module.is_plain = path == "plain"

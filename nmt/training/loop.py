@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Literal
 
+import torch
+
 from nmt.config import Config
 from nmt.config import Training as Settings
 from nmt.data.plan import StepPlan
@@ -233,7 +235,9 @@ def _after_a_discarded_pass(
     first = next(steps)
     if training.run.ranks.world_size > 1:
         _, micro_batches = first
-        add_gradients(training.module, micro_batches[0][1], 1.0, training.run.config)
+        batch = micro_batches[0][1]
+        one = torch.ones((), device=batch.tgt_out.device)
+        add_gradients(training.module, batch, one, training.run.config)
     return chain([first], steps)
 
 

@@ -21,6 +21,7 @@ from nmt.data.loss_weights import token_weights
 from nmt.model.kernels.products import add_to_matmul, matmul, matmul_of_transposed
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
+from nmt.training.gradient_graphs import GradientGraphs
 
 _CHUNK_BYTES = 128 << 20  # size of the logits in memory at once; larger chunks are faster
 _GPU_CHUNK_BYTES = 512 << 20  # each chunk is added to the embedding's gradient, 76 MB in base
@@ -152,6 +153,7 @@ class TransformerLoss(nn.Module):
         self.transformer = transformer
         self.label_smoothing = label_smoothing
         self.is_plain = False  # whether to use torch's cross-entropy, on all logits at once
+        self.graphs: GradientGraphs | None = None  # set if the model may be trained by CUDA graphs
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Returns the smoothed loss and the negative log-likelihood of a micro-batch.

@@ -141,18 +141,25 @@ def optimizer_step(
             state are unchanged. On a GPU, this error is raised when the result is accessed.
     """
     settings = config.training
-    divisor_per_rank = divisor / ranks.world_size
-    optimizer.zero_grad()
+    graphs = loss_module.graphs if module is loss_module else None
+    batches = [batch for _, batch in micro_batches]
+    is_replayed = graphs is not None and graphs.prepare(
+        batches, lambda batch, divisor: add_gradients(loss_module, batch, divisor, config)
+    )
+    optimizer.zero_grad(set_to_none=not is_replayed)
+    # on the device, because a CUDA graph cannot read a new number from the host
+    divisor_per_rank = torch.full((), divisor / ranks.world_size, device=ranks.device)
     sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
     for place, (micro_batch, batch) in enumerate(micro_batches):
         loss_module.transformer.randomness.seed(settings.seed, step, micro_batch)
         is_last = place == len(micro_batches) - 1
         waits = isinstance(module, DistributedDataParallel) and not is_last
         with module.no_sync() if waits else nullcontext(), _naming(step, micro_batch, batch):  # type: ignore[operator]
-            micro_batch_loss, micro_batch_nll = add_gradients(
-                module, batch, divisor_per_rank, config
-            )
-        sums = sums + torch.stack([micro_batch_loss, micro_batch_nll]).double()
+            if graphs and is_replayed:
+                losses = graphs.replay(batch, divisor_per_rank)
+            else:
+                losses = add_gradients(module, batch, divisor_per_rank, config)
+        sums = sums + losses.double()
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     measured, rate = torch.stack([*sums, norm.double()]), learning_rate(config, step)
@@ -171,14 +178,15 @@ def optimizer_step(
 
 
 def add_gradients(
-    module: nn.Module, batch: Batch, divisor_per_rank: float, config: Config
-) -> tuple[Tensor, Tensor]:
-    """Accumulates the gradients of a micro-batch; returns its smoothed and unsmoothed loss.
+    module: nn.Module, batch: Batch, divisor_per_rank: Tensor, config: Config
+) -> Tensor:
+    """Accumulates the gradients of a micro-batch; returns its smoothed and unsmoothed loss, (2,).
 
     The returned losses are sums over target tokens, not averages.
 
     Args:
-        divisor_per_rank: the divisor of the whole step's loss, divided by the number of ranks.
+        divisor_per_rank: a scalar, the divisor of the whole step's loss divided by the number of
+            ranks.
             Because DistributedDataParallel averages gradients over ranks, the sum of the gradients
             is in effect divided by the whole step's divisor. Dividing by the number of ranks is
             exact if this number is a power of two.
@@ -186,7 +194,7 @@ def add_gradients(
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)
     (loss / divisor_per_rank).backward()
-    return loss.detach(), nll
+    return torch.stack([loss.detach(), nll])
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def test_gradients_of_compiled_layers_are_those_of_plain_ones_in_bf16(settings):
         if is_compiled:
             torch._dynamo.reset()
             compile_layers(module.transformer, backend="aot_eager")
-        add_gradients(module, batch, 100.0, config)
+        add_gradients(module, batch, torch.tensor(100.0), config)
         gradients.append({name: p.grad for name, p in module.named_parameters()})
     assert gradients[0].keys() == gradients[1].keys()
     for name, expected in gradients[0].items():
@@ -115,7 +115,7 @@ def test_a_layer_is_one_graph_whatever_the_buckets_of_its_gradients(
         wrapped = DistributedDataParallel(module, bucket_cap_mb=0.002)
         for _ in range(2):  # the first pass determines the buckets of the second
             module.zero_grad()
-            add_gradients(wrapped, batch, 100.0, config)
+            add_gradients(wrapped, batch, torch.tensor(100.0), config)
         gradients.append({name: p.grad for name, p in module.named_parameters()})
     layers = 4  # per stack: the first layer, and the second, which reuses its bias
     assert len(graphs) == layers

@@ -119,7 +119,7 @@ def test_flex_attention_is_the_plain_attention(settings, backend, flex_on_cpu):
         set_path(module, path)
         for number in (20, 30):
             batch = pack(random_pairs(number), fixed_shape(1300, 1, 200))
-            loss, _ = add_gradients(module, batch.to(CPU), 100.0, config)
+            loss, _ = add_gradients(module, batch.to(CPU), torch.tensor(100.0), config)
         found.append([loss] + [p.grad for p in module.parameters()])
     assert len(graphs) == 2  # one per stack
     for plain, fast in zip(*found, strict=True):

@@ -96,7 +96,7 @@ def in_micro_batches(module: TransformerLoss, shards: list[Shard], step: StepPla
     sums = torch.zeros(2, dtype=torch.float64)
     for micro_batch in step.micro_batches:
         batch = pack(pairs_of(shards, micro_batch), Shape(64, 64)).to(CPU)
-        sums += torch.stack(add_gradients(module, batch, step.loss_divisor, config))
+        sums += add_gradients(module, batch, torch.tensor(step.loss_divisor), config)
     return *(sums / step.loss_divisor).tolist(), gradients(module)
 
 
@@ -140,7 +140,7 @@ def test_a_weight_of_1_changes_no_bit_and_a_weight_of_0_leaves_a_pair_out(config
 
     def computed(pairs: list[Pair]):
         batch = pack(pairs, Shape(64, 64)).to(CPU)
-        return *add_gradients(module, batch, 10.0, config), gradients(module)
+        return *add_gradients(module, batch, torch.tensor(10.0), config), gradients(module)
 
     ones = [Pair(*pair, {"loss_weight": 1.0}) for pair in plain]
     for found, expected in zip(computed(ones), computed(plain), strict=True):

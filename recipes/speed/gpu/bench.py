@@ -1,5 +1,6 @@
 """The device, deadlines and training steps that all parts use."""
 
+import hashlib
 import json
 import signal
 import statistics
@@ -158,6 +159,19 @@ class Training:
             _ = self.unread.pop().loss
         self.unread.append(result)
 
+    @property
+    def is_replayed(self) -> bool:
+        """Returns whether steps are replayed as CUDA graphs."""
+        graphs = self.loss_module.graphs
+        return graphs is not None and graphs.is_possible
+
+    def digest(self) -> str:
+        """Returns a hash of the weights."""
+        digest = hashlib.sha256()
+        for parameter in self.loss_module.parameters():
+            digest.update(parameter.detach().cpu().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
     def measured(self) -> Result:
         """Returns the milliseconds per step, the share of the FLOP/s limit, and the peak memory."""
         if self.bench.is_gpu:
@@ -179,8 +193,8 @@ class Training:
         flops = flops_per_token_pair(self.config.model, self.shape.vocabulary, MEAN_LENGTH)
         micro_batches = sum(tensors.tgt_out.numel() for tensors in self.tensors) / n
         found: Result = {
-            "first_step_s": round(first, 2), "ms": round(1e3 * seconds, 2),
-            "target_tokens_s": round(tgt / seconds), "fill": round(tgt / micro_batches, 3),
+            "graphs": self.is_replayed, "first_step_s": round(first, 2),
+            "ms": round(1e3 * seconds, 2), "target_tokens_s": round(tgt / seconds), "fill": round(tgt / micro_batches, 3),
             "rows": list(self.tensors[0].tgt_out.shape), "loss": self.unread[0].loss,
         }  # fmt: skip
         if self.bench.ceiling:

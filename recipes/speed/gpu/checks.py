@@ -171,6 +171,26 @@ def training_paths(bench: Bench) -> Iterator[Result]:
         yield {"path": path, "problem": problem, "seconds": seconds, "ok": problem is None}
 
 
+def replayed(bench: Bench) -> Iterator[Result]:
+    """Checks that steps replayed as CUDA graphs give the same bits as steps without CUDA graphs."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        found = []
+        for has_graphs in (True, False):
+            steps = Training(bench, BASE, "eager" if bench.small else "compiled")
+            if not has_graphs:
+                steps.loss_module.graphs = None
+            for _ in range(4):
+                steps.step()
+            found.append((steps.unread[0].loss, steps.digest()))
+            if has_graphs:
+                is_replayed = steps.is_replayed
+        is_ok = found[0] == found[1] and (is_replayed or not bench.is_gpu)
+        yield {"is_replayed": is_replayed, "losses_and_hashes": found, "ok": is_ok}
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def bf16_run(bench: Bench) -> Iterator[Result]:
     """Checks that a small bf16 run is resumed exactly, and that its model translates."""
     last = 4 if bench.small else 40
@@ -245,6 +265,7 @@ CHECKS: list[tuple[Part, float]] = [
     (against_fp64, 10.0),
     (graphs, 15.0),
     (training_paths, 100.0),
+    (replayed, 30.0),
     (bf16_run, 70.0),
     (second_gpu, 10.0),
     (two_ranks, 45.0),

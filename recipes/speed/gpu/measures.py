@@ -1,6 +1,5 @@
 """Measures the speed of training and translation on a GPU, and the GPU's limits."""
 
-import hashlib
 import platform
 import time
 from collections.abc import Iterator
@@ -68,13 +67,20 @@ def ceilings(bench: Bench) -> Iterator[Result]:
 def base_step(bench: Bench) -> Iterator[Result]:
     """Measures a training step of base on each execution path, the fastest path first."""
     for path in (*_compiled(bench, BASE), "eager"):
-        yield {"path": path} | Training(bench, BASE, path).measured()
+        yield from _with_and_without_graphs(path, Training(bench, BASE, path))
 
 
 def big_step(bench: Bench) -> Iterator[Result]:
     """Measures a training step of big on the fastest execution path."""
     for path in _compiled(bench, BIG)[:1]:
-        yield {"path": path} | Training(bench, BIG, path).measured()
+        yield from _with_and_without_graphs(path, Training(bench, BIG, path))
+
+
+def _with_and_without_graphs(path: FastPath, steps: Training) -> Iterator[Result]:
+    yield {"path": path} | steps.measured()
+    if steps.is_replayed:
+        steps.loss_module.graphs = None
+        yield {"path": path} | steps.measured()
 
 
 def _compiled(bench: Bench, shape: Shape) -> list[FastPath]:
@@ -154,36 +160,35 @@ def deterministic(bench: Bench) -> Iterator[Result]:
             steps = Training(bench, BASE)
             for _ in range(4):
                 steps.step()
-            hashes.append(_hash(steps.loss_module))
+            hashes.append(steps.digest())
         seconds = bench.seconds(steps.step)
         yield {"same": hashes[0] == hashes[1], "hashes": hashes, "ms": round(1e3 * seconds, 2)}
     finally:
         torch.use_deterministic_algorithms(False)
 
 
-def _hash(module: torch.nn.Module) -> str:
-    digest = hashlib.sha256()
-    for parameter in module.parameters():
-        digest.update(parameter.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()[:16]
-
-
 def profiled(bench: Bench) -> Iterator[Result]:
-    """Reports the 15 operations of an eager training step that take the most time."""
-    steps = Training(bench, BASE)
+    """Reports the 20 kernels that take the most time in a step on the fastest execution path."""
+    path = next(iter(_compiled(bench, BASE)), "eager")
+    steps = Training(bench, BASE, path)
     steps.step()
     bench.wait()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if bench.is_gpu else [])]
     with profile(activities=activities) as found:
         steps.step()
         bench.wait()
-    key = "self_device_time_total" if bench.is_gpu else "self_cpu_time_total"
-    events = sorted(found.key_averages(), key=lambda event: -getattr(event, key))
-    total = sum(getattr(event, key) for event in events)
-    for event in events[:15]:
-        spent = getattr(event, key)
-        yield {"name": event.key[:80], "calls": event.count, "ms": round(spent / 1e3, 3),
-               "share": round(spent / total, 4)}  # fmt: skip
+    device, key = ("CUDA", "device") if bench.is_gpu else ("CPU", "cpu")
+    times = {
+        event: getattr(event, f"self_{key}_time_total")
+        for event in found.key_averages()
+        if event.device_type.name == device
+    }
+    total = sum(times.values())
+    yield {"path": path, "kernels": sum(event.count for event in times),
+           "ms": round(total / 1e3, 3)}  # fmt: skip
+    for event in sorted(times, key=times.__getitem__, reverse=True)[:20]:
+        yield {"name": event.key[:80], "calls": event.count, "ms": round(times[event] / 1e3, 3),
+               "share": round(times[event] / total, 4)}  # fmt: skip
 
 
 # parts with their deadlines in seconds; with the checks, the deadlines sum to under 8 minutes
