@@ -84,25 +84,23 @@ def a_fast_run_resumes_to_the_bit(place: Place) -> None:
 
 
 def losses_are_those_of_a_cpu(place: Place) -> None:
+    """Rounding differences grow as training proceeds, in fp32 on an H200 from 1e-7 to 3e-4."""
     steps = 50 if place.is_gpu else 3
     kinds = [
-        ("bf16", False, 1e-2),
-        ("fp32", False, 1e-4),
-        ("fp32", True, 1e-4),
-        ("bf16", True, 1e-2),
+        ("bf16", False, 1e-3, 1e-2),
+        ("fp32", False, 1e-6, 1e-3),
+        ("fp32", True, 1e-6, 1e-3),
+        ("bf16", True, 1e-3, 1e-2),
     ]
-    for precision, is_compiled, tolerance in kinds if place.is_gpu else kinds[:1]:
+    for precision, is_compiled, *tolerances in kinds if place.is_gpu else kinds[:1]:
         changes = PLAIN | {"training__max_steps": steps, "training__precision": precision}
         name = f"{precision} {is_compiled}"
-        ours = place.trained(name, **changes, training__compile=is_compiled)
-        theirs = place.trained(f"{name} cpu", _on_cpu, **changes)
-        assert len(losses_of(ours)) == steps
-        worst, step = max(
-            (abs(a / b - 1), step)
-            for step, (a, b) in enumerate(zip(losses_of(ours), losses_of(theirs), strict=True), 1)
-        )
-        print(f"{name}: the losses of step {step} differ by {worst:.1e}")
-        assert worst <= tolerance, (name, step, losses_of(ours), losses_of(theirs))
+        ours = losses_of(place.trained(name, **changes, training__compile=is_compiled))
+        theirs = losses_of(place.trained(f"{name} cpu", _on_cpu, **changes))
+        assert len(ours) == len(theirs) == steps
+        errors = [abs(a / b - 1) for a, b in zip(ours, theirs, strict=True)]
+        print(f"{name}: up to step 10 {max(errors[:10]):.1e}, later {max(errors):.1e}")
+        assert max(errors[:10]) <= tolerances[0] and max(errors) <= tolerances[1], errors
 
 
 def losses_of(run: Path) -> list[float]:

@@ -194,7 +194,8 @@ class Training:
         micro_batches = sum(tensors.tgt_out.numel() for tensors in self.tensors) / n
         found: Result = {
             "graphs": self.is_replayed, "first_step_s": round(first, 2),
-            "ms": round(1e3 * seconds, 2), "target_tokens_s": round(tgt / seconds), "fill": round(tgt / micro_batches, 3),
+            "ms": round(1e3 * seconds, 2),
+            "target_tokens_s": round(tgt / seconds), "fill": round(tgt / micro_batches, 3),
             "rows": list(self.tensors[0].tgt_out.shape), "loss": self.unread[0].loss,
         }  # fmt: skip
         if self.bench.ceiling:
