@@ -199,8 +199,8 @@ class Translator:
         Args:
             device: the name of the device, such as "cpu", "cuda" or "cuda:1". If `device` is None,
                 a GPU is used if one is available, and the CPU otherwise.
-            precision: the precision of matrix multiplications; int8 requires a CPU. If `precision`
-                is None, fp32 is used on a CPU and bf16 on a GPU.
+            precision: the precision of matrix multiplications; int8 is supported only on a CPU. If
+                `precision` is None, fp32 is used on a CPU and bf16 on a GPU.
             ensemble: the paths of the other models of an ensemble. The probabilities of all models
                 are averaged.
             shortlist: if True, only the logits of likely tokens are computed, which can be faster.
@@ -217,7 +217,9 @@ class Translator:
                 models of the ensemble have different vocabularies.
         """
         if not isinstance(path, str | os.PathLike):
-            raise ArgumentError("{path} must be a path, not {}.", type(path).__name__)
+            raise ArgumentError(
+                "{path} must be a string or a path object, not {}.", type(path).__name__
+            )
         if isinstance(ensemble, str | Path):
             raise ArgumentError("{ensemble} must be a list of paths, not one path: {}.", ensemble)
         if not str(path):

@@ -49,7 +49,7 @@ def _of_training(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         *rows,
         ("steps", f"{steps['timed']} timed, {steps['dropped']} dropped (slow phases)"),
-        ("fill", f"{found['fill']:.1%} of the computed tokens are not padding"),
+        ("fill", f"{found['fill']:.1%} of the processed tokens are not padding"),
         ("work", f"{found['flops_per_second'] / 1e9:,.1f} GFLOP/s"),
     ]
 

@@ -22,7 +22,6 @@ from nmt.data.shards import Shard, pairs_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, Note
 from nmt.model.devices import is_gpu
-from nmt.model.tokens import Tokens
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.training.begin import Run, Training, begin_training
 from nmt.training.distributed import Ranks, process_group, world_size
@@ -32,6 +31,8 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.step import StepResult, optimizer_step
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
+# A CUDA graph contains all forward and backward passes of a micro-batch.
+_REPLAYED_PARTS = ("data", "passes", "optimizer")
 _WARM_UP = 2  # number of untimed steps
 _FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timings, target total time
 _ON_GPU = 10  # number of steps that are timed together on a GPU
@@ -47,7 +48,7 @@ class Steps:
     """
 
     number: int
-    parts: dict[str, float]  # total seconds of each part in `PARTS`
+    parts: dict[str, float]  # total seconds of each part in `PARTS` or `_REPLAYED_PARTS`
     source_tokens: int  # excluding padding, including EOS
     target_tokens: int
     computed_tokens: int  # source and target tokens, including padding
@@ -95,7 +96,7 @@ class TrainingSpeed:
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)
-        return {name: median * sum(s.parts[name] for s in kept) / total for name in PARTS}
+        return {name: median * sum(s.parts[name] for s in kept) / total for name in kept[0].parts}
 
     def as_json(self) -> dict[str, Any]:
         """Returns the result as a JSON object; docs/speed.md lists its keys."""
@@ -201,7 +202,7 @@ def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clo
 
     As in `nmt train`, the result of each step is read after the next step has been started.
     """
-    run, plans = training.run, []
+    run, plans, computed = training.run, [], 0
     result: StepResult | None = None
     clock.start()
     for plan, micro_batches in planned:
@@ -215,6 +216,7 @@ def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clo
             _ = former.nll
         clock.ends("optimizer")
         plans.append(plan)
+        computed += sum(b.src.tokens.numel() + b.tgt_out.numel() for _, b in micro_batches)
     parts = clock.stop()
     if result:
         _ = result.nll  # raises if a step diverged
@@ -226,7 +228,7 @@ def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clo
     ]
     source, target = ([len(side) for side in sides] for sides in zip(*pairs, strict=True))
     flops = training_flops(run.config.model, run.config.tokenizer.vocabulary_size, source, target)
-    return Steps(len(plans), parts, sum(source), sum(target), clock.tokens, flops)
+    return Steps(len(plans), parts, sum(source), sum(target), computed, flops)
 
 
 def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run:
@@ -250,29 +252,19 @@ class _Clock:
 
     Hooks record when the forward pass, the loss and the backward pass end. On a GPU, CUDA events
     record the times, because the GPU runs asynchronously.
-
-    Attributes:
-        tokens: the number of source and target tokens, including padding, that have been computed
-            since `start` was called.
     """
 
     def __init__(self, device: torch.device):
         self._is_gpu = device.type == "cuda"
         self._device = device
         self._marks: list[tuple[str, Any]] = []  # the part that ended, its end time or event
-        self.tokens = 0
+        self._parts: tuple[str, ...] = PARTS
 
     def start(self) -> None:
         """Starts timing."""
-        self._marks, self.tokens = [], 0
+        self._marks = []
         machine.synchronize(self._device)
         self.ends("")
-
-    @torch.compiler.disable
-    def begins_micro_batch(self, src: Tokens, tgt_in: Tokens) -> None:
-        """Records the start of a micro-batch's forward pass."""
-        self.ends("optimizer")
-        self.tokens += src.tokens.numel() + tgt_in.tokens.numel()
 
     @torch.compiler.disable
     def ends(self, part: str) -> None:
@@ -287,7 +279,7 @@ class _Clock:
     def stop(self) -> dict[str, float]:
         """Waits for the device, and returns the seconds spent on each part since `start`."""
         machine.synchronize(self._device)
-        seconds = dict.fromkeys(PARTS, 0.0)
+        seconds = dict.fromkeys(self._parts, 0.0)
         for (_, began), (name, ended) in zip(self._marks, self._marks[1:], strict=False):
             seconds[name] += began.elapsed_time(ended) / 1e3 if self._is_gpu else ended - began
         return seconds
@@ -296,14 +288,27 @@ class _Clock:
     def watching(self, loss: TransformerLoss) -> Iterator[None]:
         """Records the ends of the forward pass, loss and backward pass of each micro-batch.
 
+        If the passes are replayed as a CUDA graph, only the end of all passes is recorded.
         The remaining time of a step is attributed to the "optimizer" part, which zeroes the
         gradients, computes and checks their norm, and updates the weights. The backward pass ends
         with the gradient of the embedding matrix, because both the encoder's input and the loss
         contribute to this gradient.
         """
+        if loss.graphs:
+            self._parts, replay = _REPLAYED_PARTS, loss.graphs.replay
+
+            def replay_and_mark(*inputs: Any) -> Any:
+                self.ends("optimizer")
+                losses = replay(*inputs)
+                self.ends("passes")
+                return losses
+
+            loss.graphs.replay = replay_and_mark  # type: ignore[assignment]
+            yield
+            return
         model = loss.transformer
         hooks = [
-            model.register_forward_pre_hook(lambda _, sides: self.begins_micro_batch(*sides)),
+            model.register_forward_pre_hook(lambda *_: self.ends("optimizer")),
             model.register_forward_hook(lambda *_: self.ends("forward")),
             loss.register_forward_hook(lambda *_: self.ends("loss")),
             model.embedding.register_post_accumulate_grad_hook(lambda _: self.ends("backward")),

@@ -121,7 +121,7 @@ def _status_of(argv: list[str] | None) -> int:
 
 
 def _check_directories() -> None:
-    """Checks that the current directory exists, and allows a missing temporary directory.
+    """Checks that the current directory exists; Python may run without a temporary directory.
 
     Raises:
         InputError: the current directory was removed.

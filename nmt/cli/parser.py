@@ -144,7 +144,7 @@ def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
     *others, last = [options[name] for name in texts if name in options] or [""]
     if last and not word.startswith("-"):
         near = f"{', '.join(others)} or {last}"
-        raise InputError(f"Unexpected argument {word}. To specify a text, use {near}.")
+        raise InputError(f"Unexpected argument {word}. To pass text, use {near}.")
     raise InputError(f"Unrecognized arguments: {' '.join(words)}. See {arguments.program} --help.")
 
 

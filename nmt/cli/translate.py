@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from nmt.lines.translate import LineOptions, run_translate
 
     if arguments.input == Path("-"):
-        raise ArgumentError("{input} - is not a file. Omit {input} to read standard input.")
+        raise ArgumentError('{input} does not accept "-". To read standard input, omit {input}.')
     keep_freed_memory()
     run_translate(
         arguments.model,

@@ -220,7 +220,7 @@ CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
 
 
 def _kind_of(corpus: Any) -> str | None:
-    """Returns the kind of a corpus entry, or None if it has the key of no kind or of several."""
+    """Returns the kind of a corpus entry, or None if the entry's keys fit no or several kinds."""
     keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
     kinds = [kind for kind in CORPUS_KINDS if kind in keys]
     return kinds[0] if len(kinds) == 1 else None

@@ -94,8 +94,8 @@ class BatchedSearch:
             reads_as: see `search`.
             untrained: the ids of symbols that are never generated, because the training targets do
                 not contain them.
-            shortlist: selects the tokens that may be generated for a batch; requires a CPU. If
-                `shortlist` is None, all tokens may be generated.
+            shortlist: selects the tokens that may be generated for a batch; supported only on a
+                CPU. If `shortlist` is None, all tokens may be generated.
             symbols: the ids of symbols to add to every batch's shortlist. `symbols` must include
                 all ids in `untrained`.
         """

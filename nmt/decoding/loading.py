@@ -38,8 +38,8 @@ def load_models(
             )  # fmt: skip
         if shortlist and not models and not model.shortlist:
             raise ArgumentError(
-                "Model {} has no shortlist. Remove {shortlist}, or prepare the data with "
-                "data.shortlist: true and train again.", path,
+                "Model {} has no shortlist. Remove {shortlist}, or set data.shortlist to true, "
+                "prepare the data again and train a new model.", path,
             )  # fmt: skip
         set_precision(model.transformer, chosen, precision)
         models.append(model)
@@ -52,7 +52,9 @@ def set_precision(
     """Converts a model to the given precision; see `Translator.load`."""
     if precision is not None and precision not in get_args(Precision):
         raise ArgumentError(
-            "Unknown {precision} {}. Choose one of: {}.", precision, ", ".join(get_args(Precision))
+            "{precision}: Unknown precision {}. Choose one of: {}.",
+            precision,
+            ", ".join(get_args(Precision)),
         )
     if device.type == "cpu":
         try:

@@ -141,6 +141,6 @@ def surface(rng: Random, case: str) -> Words:
 
 
 def beside(rng: Random) -> Words:
-    """Picks a place next to a building, such as "behind the house"."""
+    """Picks a place in or near a building, such as "behind the house"."""
     words = rng.choice((("behind", "hinter"), ("in front of", "vor"), ("next to", "neben")))
     return _words(NounPhrase(rng.choice(_BUILDINGS), "the"), *words, "dat")

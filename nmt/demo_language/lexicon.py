@@ -17,8 +17,8 @@ The noun table, nouns.tsv, has these columns:
     german_direction: the German preposition that expresses a direction if the noun is a place, such
         as "in" in "ins Haus" or "zu" in "zum Markt".
     classes: categories that determine with which words the noun can occur. The verb column
-        `objects` and the adjective column `suits` refer to most classes, such as "food". The
-        following classes have other uses:
+        `objects` and the adjective column `suits` list the classes of nouns that fit the verb or
+        the adjective, such as "food". The following classes are not listed there:
         own: nouns that can follow "my" or another possessive.
         animal_place: places where animals can be.
         home: places where people live.

@@ -186,7 +186,7 @@ class Pronoun:
         return self.subject if subject else self.object
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """Returns the German form in any case except the genitive. Ignores `negated`."""
+        """Returns the German nominative, accusative or dative form. Ignores `negated`."""
         return {"nom": self.nominative, "acc": self.accusative, "dat": self.dative}[case]
 
 

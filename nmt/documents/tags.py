@@ -286,7 +286,7 @@ class _Placing:
         return _PUNCTUATION.fullmatch(self.source.text, begin, end) is not None
 
     def _place_of(self, point: Point, parent: Element, after: int, end: int) -> int:
-        """Returns the character index at which a point is placed in the translation.
+        """Returns the character index at which an empty element, called a point, is inserted.
 
         Args:
             after: the character index in the translation at which the last aligned word before the

@@ -3,9 +3,9 @@
 A system is a configuration that was trained once, or several times with different seeds. The tests
 answer two independent questions:
 
-* Over seeds, would the scores still differ if both systems were trained again? Welch's t-test
+* Seeds: would the scores still differ if both systems were trained again? Welch's t-test
   (Welch, 1947) compares the scores of both systems' runs on the same test set.
-* Over sentences, would the scores of the trained models still differ on another test set? Paired
+* Sentences: would the scores of the trained models still differ on another test set? Paired
   bootstrap resampling (Koehn, 2004) compares the models on resampled test sets.
 
 The difference between two systems can be significant even if the systems' 95% confidence intervals

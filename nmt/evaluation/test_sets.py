@@ -116,7 +116,7 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
 
     if name not in DATASETS:
         raise ArgumentError(
-            'Unknown {test_set} {}. Run "sacrebleu --list" to list all names.', name
+            '{test_set}: Unknown test set {}. Run "sacrebleu --list" to list all test sets.', name
         )
     dataset = DATASETS[name]
     source_language = config.data.source_language if config else None

@@ -86,10 +86,10 @@ def compare(
     if worst > TOLERANCE or equal < len(samples):
         package = "transformers" if name == "huggingface" else name
         raise ExportError(
-            f"The exported {name} model translates differently from nmt: {equal} of "
-            f"{len(samples)} greedy translations are identical, and log-probabilities differ by "
-            f"up to {worst:.1e} (tolerance {TOLERANCE:.0e}). Nothing was exported. Try another "
-            f"version of {package}."
+            f"The exported {name} model does not reproduce the results of nmt: "
+            f"{len(samples) - equal} of {len(samples)} greedy translations differ, and "
+            f"log-probabilities differ by up to {worst:.1e} (tolerance {TOLERANCE:.0e}). Nothing "
+            f"was exported. Try another version of {package}."
         )
     return (
         f"{equal} greedy translations of random text are identical to nmt's, and log-probabilities "

@@ -204,7 +204,7 @@ def _query(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Te
 
 
 def _padded(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Tensor]:
-    """Pads each head of a weight, (H * size, D), and of a bias, (H * size), with zeros."""
+    """Pads each head's part of a weight, (H * size, D), or of a bias, (H * size,), with zeros."""
     size = max(ours.d_k, ours.d_v)
     padded = []
     for tensor in parameters:

@@ -40,7 +40,7 @@ def export(
     refuse_output(output)
     if quantization and format != "ctranslate2":
         raise ArgumentError(
-            "{quantization} {} is supported only by the format ctranslate2. Use that format, or "
+            "{quantization} {} is supported only for the ctranslate2 format. Use that format, or "
             "remove {quantization}.",
             quantization,
         )

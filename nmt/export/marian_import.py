@@ -1,4 +1,4 @@
-"""Implements `nmt import`, which converts a Marian checkpoint of `transformers` to a model."""
+"""Implements `nmt import`, which converts Marian checkpoints of Hugging Face transformers."""
 
 import hashlib
 import json
@@ -192,7 +192,7 @@ def _content_of(path: Path) -> bytes:
 
 
 def _vocabulary(path: Path, settings: _Settings) -> dict[str, int]:
-    """Reads vocab.json and returns the id of each token, in ascending order of ids."""
+    """Reads vocab.json, and returns a dictionary from tokens to ids, sorted by id."""
     size = settings.vocab_size
     try:
         ids = _VOCABULARY.validate_python(_json(path), strict=True)
@@ -212,7 +212,7 @@ def _vocabulary(path: Path, settings: _Settings) -> dict[str, int]:
         if (found := getattr(settings, name)) not in (None, ids[token]):
             raise InputError(
                 f"{path}: the id of {token} is {ids[token]}, but {name} in {HUGGINGFACE_CONFIG} is "
-                f"{found}. nmt import supports only models in which both are equal."
+                f"{found}. nmt import supports only models in which both ids are equal."
             )
     if language := next(filter(_LANGUAGE_TOKEN.fullmatch, ids), None):
         raise InputError(
@@ -229,7 +229,8 @@ def _tokenizer(checkpoint: Path, pieces: Sequence[str]) -> bytes:
         return joint(_content_of(source), _content_of(target), pieces)
     except ValueError as error:
         raise NoModelError(
-            f"{source} or {target.name} cannot be used: {error}. Download the model again."
+            f"At least one of {source} and {target.name} cannot be used: {error}. Download the "
+            "model again."
         ) from None
 
 

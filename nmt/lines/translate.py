@@ -458,8 +458,8 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
         if output is None or is_stream(Path(output)):
             raise
         raise ArgumentError(
-            "The program that reads {alignment} {} exited before it had read all alignments, so "
-            "the translations were not written to {} either. Specify a regular file with "
+            "The program that reads the alignments from {alignment} {} exited before it had read "
+            "all of them. No translations were written to {}. Choose a regular file for "
             "{alignment}.",
             alignment,
             output,

@@ -59,8 +59,8 @@ def besides(config: Config) -> list[str]:
     found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
     if config.training.precision == "bf16":
         found.append(
-            "precision bf16 is used for matrix multiplications, with fp32 weights; on a CPU, the "
-            "residual stream is also bf16"
+            "precision bf16 is used for matrix multiplications and the residual stream, with fp32 "
+            "weights"
         )
     return found
 

@@ -103,7 +103,7 @@ async def translate(request: Request) -> Response:
         raise HTTPException(
             400,
             f"Translation from {source} to {question.target!a:.20} is not supported. "
-            f"Supported from {source}: {', '.join(known[source])}.",
+            f"Supported target languages: {', '.join(known[source])}.",
         )
     wanted = 1 + question.alternatives
     if wanted > limits_of(request).n_best:

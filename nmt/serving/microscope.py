@@ -191,11 +191,11 @@ def search_tree(
         An object with these keys:
 
         * `beam` and `length_penalty`: the options with which the search was run.
-        * `steps`: a list of the candidates of each search step, most likely first. Each candidate
-          is an object with its `piece`, its `log_probability`, its `parent` and its `state`. The
-          `parent` is the index of a candidate of the previous step, or None in the first step. The
-          `state` is "live" if the candidate was continued, "pruned" if it was discarded, or
-          "finished" if it ended with EOS.
+        * `steps`: a list with one list per search step. The list of a step contains the step's
+          candidates, most likely first. Each candidate is an object with its `piece`, its
+          `log_probability`, its `parent` and its `state`. The `parent` is the index of a candidate
+          of the previous step, or None in the first step. The `state` is "live" if the candidate
+          was continued, "pruned" if it was discarded, or "finished" if it ended with EOS.
         * `finished`: a list of the finished hypotheses, best first. Each hypothesis is an object
           with the `step` and the `index` of its EOS, its `length` in tokens, its `log_probability`,
           its `score` and its `text`.

@@ -15,6 +15,7 @@ from fastapi import HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ValidationError
 
+from nmt.errors import count
 from nmt.serving.batcher import Batcher
 from nmt.serving.inside import json_bytes
 from nmt.serving.limits import Limits
@@ -174,7 +175,7 @@ def _problem(error: Any, fields: list[str]) -> str:
     kind, where = error["type"], [f"{part!s:.40}" for part in error["loc"]]
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(where[0], fields, n=1)
-        known = f"The fields of this call are {', '.join(fields)}."
+        known = f"Supported fields: {', '.join(fields)}."
         return f"Unknown field {where[0]!a}. " + (f"Did you mean {near[0]}?" if near else known)
     if kind == "model_type":
         return "The request body must be a JSON object."
@@ -197,7 +198,7 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
     """
     limits = limits_of(request)
     if (number or len(texts)) > limits.texts:
-        raise HTTPException(400, f"A request may contain at most {limits.texts:,} texts.")
+        raise HTTPException(400, f"A request may contain at most {count(limits.texts, 'text')}.")
     if sum(map(len, texts)) > limits.characters:
         raise HTTPException(400, f"A request may contain at most {limits.characters:,} characters.")
 

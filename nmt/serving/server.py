@@ -77,7 +77,7 @@ def run_serve(
         stopped.append(number)
 
     shown = f"[{host}]" if ":" in host else host
-    note(f"nmt: Serving on http://{shown}:{listener.getsockname()[1]}, loading the model.")
+    note(f"nmt: Serving on http://{shown}:{listener.getsockname()[1]}. Loading the model.")
     with handled_by(stop):
         server.run(sockets=[listener])
     if failure := app.state.batcher.failure:
@@ -101,7 +101,7 @@ def _listener(host: str, port: int) -> socket.socket:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         reason = reason.partition(" (")[0]  # asyncio and socket append the address
         raise ArgumentError(
-            "Cannot listen on the address {host} {} {port} {}: {}. Choose another address or port.",
+            "Cannot listen on {host} {} {port} {}: {}. Choose another host or port.",
             host, port, reason,
         ) from None  # fmt: skip
 

@@ -33,10 +33,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     Let z be the logits of a token, p = softmax(z), and y the label. Then nll = -ln p_y, the
     smoothed loss is nll + epsilon (z_y - mean z), and its gradient with respect to z_v is
-    p_v - epsilon / V - (1 - epsilon) [v = y]. The mean of the logits and the term epsilon / V are
-    computed from the mean of the embedding's rows and the sum of the hidden states. The logits are
-    therefore written only once and converted to p in place. Only one sum and the two matrix
-    multiplications for the gradients read p.
+    p_v - epsilon / V - (1 - epsilon) [v = y]. To save time, the logits are overwritten with p
+    before anything else reads them. The mean of a token's logits is therefore computed as the
+    product of its hidden state and the mean of the embedding's rows. The terms epsilon / V of the
+    gradients are computed from this mean row and from the sum of the hidden states.
 
     Adjacent bf16 numbers just below 1 differ by 2^-8, so a p_y close to 1 would make the difference
     p_y - (1 - epsilon) inaccurate in bf16. A p_y that exceeds one half is therefore computed in

@@ -96,7 +96,7 @@ class Muon(Optimizer):
 
 
 def _average_gradient(optimizer: Optimizer, weight: Tensor) -> Tensor:
-    """Returns the moving average of a parameter's gradient, whose initial value is 0."""
+    """Returns the moving average of a parameter's gradient; the average starts at 0."""
     state = optimizer.state[weight]
     if not state:
         state["exp_avg"] = torch.zeros_like(weight)

@@ -67,8 +67,9 @@ class LSTMTranslator(nn.Module):
         layers, D = model.encoder_layers, model.d_model
         if layers != model.decoder_layers or D % 2:
             raise InputError(
-                f"An LSTM with {layers} encoder layers, {model.decoder_layers} decoder layers and "
-                f"d_model {D} is not possible. Set equal numbers of layers and an even d_model."
+                "The LSTM needs an even d_model, and as many decoder layers as encoder layers, but "
+                f"d_model is {D}, encoder_layers is {layers} and decoder_layers is "
+                f"{model.decoder_layers}. Change these settings."
             )
         self.d_model = D
         self.randomness = Randomness()

@@ -92,8 +92,8 @@ def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
     pairs = noun_pairs(vocabulary)
     if len(pairs) < 3:
         raise InputError(
-            "Too few nouns are single tokens in the vocabulary of the model (--model). Specify a "
-            "run that was trained with configs/demo.yaml."
+            "In the vocabulary of the model (--model), fewer than 3 of the demo's nouns are single "
+            "tokens. Specify a run that was trained with configs/demo.yaml."
         )
     points = plane(vocabulary, pairs)
     ends = points.view(2, len(pairs), 2)  # singular or plural, noun, axis

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in given.only:
         if name not in pictures:
             raise InputError(
-                f"Unknown --only {name}. Choose one of: {', '.join(pictures)}."
+                f"Unknown picture {name} (--only). Choose one of: {', '.join(pictures)}."
                 f"{'' if model else ' Other pictures need --model.'}"
             )
     for name, panels, draw in map(pictures.__getitem__, given.only or pictures):

@@ -102,7 +102,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if unknown := set(arguments.peers) - set(PEERS[arguments.task]):
         known = ", ".join(PEERS[arguments.task])
         unknown_peers = ",".join(sorted(unknown))
-        raise InputError(f"Unknown --peers {unknown_peers}. Choose from: {known}.")
+        raise InputError(f"Unknown systems {unknown_peers} (--peers). Choose from: {known}.")
     return arguments
 
 

@@ -197,7 +197,7 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
         newest = next(sound_checkpoints(RunDirectory(run).identity(), 1, say), None)
         if newest is None:
             raise InputError(
-                f"{run} completed no training step within {minutes:g} minutes. Raise --minutes."
+                f"{run} completed no training step within --minutes {minutes:g}. Raise --minutes."
             )
         status = _run([*arguments, f"training.max_steps={newest.step}"], run, math.inf)
     if status == Status.DIVERGED:

@@ -35,7 +35,7 @@ def nothing_left(training: Shards) -> InputError:
     counts = total_counts(training)
     dropped = ", ".join(f"{rule}: {counts[rule]:,}" for rule in cleaning.RULES if counts[rule])
     return InputError(
-        f"No training pair is left after cleaning (dropped: {dropped}). Check the corpora in "
+        f"No training pairs are left after cleaning (dropped: {dropped}). Check the corpora in "
         "data.train."
     )
 
