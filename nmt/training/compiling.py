@@ -16,9 +16,9 @@ from torch import nn
 from nmt.model.transformer import Transformer
 
 # Separate versions of a layer are compiled for the first layer and for the later layers of a stack
-# (only the first layer computes the attention bias), with and without dropout (`fast_paths` runs
-# both), and for each shape of micro-batches (`layout.fixed_shape`). By default, torch allows 8
-# versions.
+# (only the first layer computes the attention bias), for two probabilities of dropout (see
+# `fast_paths`), and for each shape of micro-batches (`layout.fixed_shape`). By default, torch
+# allows 8 versions.
 _VERSIONS = 32
 
 

@@ -10,16 +10,19 @@ and the next slower path is tried.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.config import Config
 from nmt.data.layout import Batch
 from nmt.errors import InputError, Note, is_out_of_memory
 from nmt.model.devices import is_gpu
+from nmt.model.kernels.dropout import Dropout
 from nmt.model.kernels.flex import flex_suits
 from nmt.model.special_ids import PAD_ID
 from nmt.runs.state import FastPath
@@ -33,6 +36,7 @@ from nmt.training.step import autocast
 
 _PLAIN_TOKENS = 2048  # tokens per reference call; their fp32 logits take 300 MB
 _TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; for bf16, the spacing just below 1
+_LEAST_DROPOUT = 1e-9  # drops hardly any element
 _NAMES: dict[FastPath, str] = {
     "flex": "compiled layers with FlexAttention",
     "compiled": "compiled layers",
@@ -179,19 +183,22 @@ class Reference:
     def problem(self, loss_module: TransformerLoss, batch: Batch, config: Config) -> str | None:
         """Returns the reason why the model's execution path is rejected, or None if it is accepted.
 
-        The first check disables dropout and compares the loss and each parameter's gradient with
-        their fp32 reference values. An error may be at most twice the reference implementation's
-        own error in the run's precision, plus `_TOLERANCE` times the size of the fp32 value. The
-        size of a gradient is its norm plus one hundredth of the total norm of all gradients. The
-        second check enables dropout, because layers are compiled separately for dropout. Because
-        the dropout masks of execution paths differ, the second check requires only finite gradients
-        and a loss between half and twice the fp32 loss.
+        The first check lowers the probability of dropout to almost 0, and compares the loss and
+        each parameter's gradient with their fp32 reference values without dropout. Dropout is not
+        switched off, because the compiler would then fuse other operations than in training. An
+        error may be at most twice the reference implementation's own error in the run's precision,
+        plus `_TOLERANCE` times the size of the fp32 value. The size of a gradient is its norm plus
+        one hundredth of the total norm of all gradients. The second check uses the configured
+        probability of dropout, for which layers are compiled separately. Because the dropout masks
+        of execution paths differ, the second check requires only finite gradients and a loss
+        between half and twice the fp32 loss.
 
         Raises:
             InputError: memory ran out.
         """
         try:
-            errors = self._errors(loss_module, [batch], config)
+            with _almost_without_dropout(loss_module):
+                errors = self._errors(loss_module, [batch], config, drops=True)
             loss_module.transformer.randomness.seed(
                 config.training.seed
             )  # training seeds it again for each micro-batch
@@ -230,15 +237,33 @@ class Reference:
         return None
 
     def _errors(
-        self, loss_module: TransformerLoss, batches: list[Batch], config: Config
+        self,
+        loss_module: TransformerLoss,
+        batches: list[Batch],
+        config: Config,
+        *,
+        drops: bool = False,
     ) -> _Measured:
         precision = autocast(config, batches[0].tgt_out.device)
-        loss, gradients = _gradients(loss_module, batches, precision)
+        loss, gradients = _gradients(loss_module, batches, precision, drops=drops)
         errors = {
             name: float((gradients[name] - exact.to(gradients[name].device)).norm())
             for name, exact in self.gradients.items()
         }
         return _Measured(abs(loss - self.exact.loss), errors)
+
+
+@contextmanager
+def _almost_without_dropout(module: nn.Module) -> Iterator[None]:
+    """Lowers positive dropout probabilities to `_LEAST_DROPOUT` in the body of the `with`."""
+    before = {each: each.p for each in module.modules() if isinstance(each, Dropout) and each.p > 0}
+    for each in before:
+        each.p = _LEAST_DROPOUT
+    try:
+        yield
+    finally:
+        for each, p in before.items():
+            each.p = p
 
 
 def _share(error: float, size: float, plain: float) -> str:

@@ -54,9 +54,8 @@ def test_a_compiled_run_is_that_of_plain_layers_and_compiles_in_its_first_step(
     compiled, _ = run(settings(**FLAT, training__compile=True))
     assert "warning: On this machine, " not in capsys.readouterr().err
     in_first_step, *later, _ = graphs[1:]
-    # per stack: the first layer, and the layers that reuse its attention bias, both without and
-    # with dropout
-    assert in_first_step == 8
+    # per stack: the first layer, and the layers that reuse its attention bias
+    assert in_first_step == 4
     assert set(later) == {in_first_step} and len(later) == 2
     plain, _ = run(settings(**FLAT, training__run_directory=str(tmp_path / "plain")))
     ours, theirs = (
