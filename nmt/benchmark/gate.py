@@ -75,7 +75,7 @@ class Gate:
         return rate
 
     def measured(self, measure: Callable[[], tuple[T, Sequence[float]]], wanted: int) -> Gated[T]:
-        """Repeats a measurement until `wanted` results come from fast phases of the machine.
+        """Repeats a measurement until `wanted` results were measured while the machine was fast.
 
         The measurement is performed at most 3 * `wanted` times.
 

@@ -82,8 +82,8 @@ def import_marian(
         checkpoint: directory with config.json, model.safetensors, vocab.json, source.spm and
             target.spm.
         output: the output directory, which must be empty or must not exist yet.
-        source_language, target_language: the language codes. A code may be None if the name of
-            `checkpoint` contains the codes, as in opus-mt-en-de.
+        source_language, target_language: the language codes. If a code is None, it is taken from
+            the name of `checkpoint`, such as opus-mt-en-de.
         note: function that is called with a message when the model has been written.
 
     Raises:

@@ -188,9 +188,9 @@ def _paper_table(run: RunRecord) -> Table:
 
 
 def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
-    """Returns a table row that compares a test score of the paper with the run's paper BLEU.
+    """Returns a table row with the run's test score and the score that the paper reports.
 
-    If the run has no paper BLEU, the row contains the run's sacreBLEU instead.
+    The run's score is its paper BLEU, or, if it has none, its sacreBLEU.
     """
     assert run.test
     scores = run.test.scores

@@ -73,8 +73,8 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
     step, state, settings = start.step, start.state, run.config.training
     end = end_of(settings, step, state.best, state.elapsed_s)
     if end and finished_step(run.identity) == step:
-        hours = f"{state.elapsed_s / 3600:.4g}, the hours of training so far"
-        than = hours if end == "max_hours" else "in that run"
+        trained = f"{state.elapsed_s / 3600:.4g} (the run has been trained for that many hours)"
+        than = trained if end == "max_hours" else "in that run"
         note(
             f"Nothing to do: {run.directory} finished at step {step} because of training.{end}. "
             f"To continue, set training.{end} higher than {than}."

@@ -30,6 +30,7 @@ from nmt.runs.state import FastPath
 from nmt.training.fast_paths import Reference, set_path
 from nmt.training.loss import TransformerLoss, smoothed_cross_entropy
 from nmt.training.run_log import read_log
+from nmt.training.step import autocast
 from nmt.training.train import train
 from nmt.translator import Translator
 from recipes.speed.gpu.bench import ROW, Bench, Part, Result, Training
@@ -171,6 +172,37 @@ def training_paths(bench: Bench) -> Iterator[Result]:
         yield {"path": path, "problem": problem, "seconds": seconds, "ok": problem is None}
 
 
+def dropout(bench: Bench) -> Iterator[Result]:
+    """Checks by finite differences that gradients belong to the forward pass's dropout masks.
+
+    If the loss changes linearly along the gradients, `ratio` is 1. With other masks in the backward
+    pass than in the forward pass, it is about 0.7.
+    """
+    shape = replace(BASE, dropout=0.3)
+    for path in ["eager"] if bench.small else ["eager", "compiled", "flex"]:
+        steps = Training(bench, shape, path)
+        batch, parameters = steps.tensors[0], list(steps.loss_module.parameters())
+
+        def loss(steps: Training = steps, batch: layout.Batch = batch) -> Tensor:
+            steps.loss_module.transformer.randomness.seed(1)
+            with autocast(steps.config, bench.device):
+                return steps.loss_module(batch)[0] / 1e4
+
+        at_first = loss()
+        at_first.backward()
+        gradients = [each.grad for each in parameters]
+        square = sum(float(each.square().sum()) for each in gradients)
+        size, values = 0.01 * float(at_first) / square, []
+        kept = [each.detach().clone() for each in parameters]
+        for sign in (1, -1):
+            with torch.no_grad():
+                for parameter, before, gradient in zip(parameters, kept, gradients, strict=True):
+                    parameter.copy_(before).add_(gradient, alpha=sign * size)
+            values.append(float(loss()))
+        ratio = (values[0] - values[1]) / (2 * size * square)
+        yield {"path": path, "ratio": round(ratio, 4), "ok": abs(ratio - 1) < 0.05}
+
+
 def replayed(bench: Bench) -> Iterator[Result]:
     """Checks that steps replayed as CUDA graphs give the same bits as steps without CUDA graphs."""
     torch.use_deterministic_algorithms(True)
@@ -265,7 +297,8 @@ CHECKS: list[tuple[Part, float]] = [
     (against_fp64, 10.0),
     (graphs, 15.0),
     (training_paths, 100.0),
-    (replayed, 30.0),
+    (dropout, 60.0),
+    (replayed, 60.0),
     (bf16_run, 70.0),
     (second_gpu, 10.0),
     (two_ranks, 45.0),
