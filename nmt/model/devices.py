@@ -25,6 +25,11 @@ def free_bytes(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] if is_gpu(device) else sys.maxsize
 
 
+def total_bytes(device: torch.device) -> int:
+    """Returns the size of a GPU's memory in bytes."""
+    return torch.cuda.mem_get_info(device)[1]
+
+
 def avoid_cudnn() -> None:
     """Disables the cuDNN attention backend for the whole process.
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from nmt.data.layout import Batch
 from nmt.errors import one_line
+from nmt.model.devices import free_bytes, is_gpu, total_bytes
 from nmt.model.kernels.cuda_graphs import Capturer, Step
 from nmt.model.tokens import Tokens
 
@@ -77,6 +78,17 @@ class GradientGraphs:
         inputs = [*_tensors(captured.batch), captured.divisor]
         torch._foreach_copy_(inputs, [*_tensors(batch), divisor])
         return captured.replay()
+
+    def make_room(self) -> None:
+        """Frees all graphs if less than half of the GPU's memory is free.
+
+        The memory of a graph, which includes the activations of a micro-batch, cannot be used for
+        anything else, such as a validation. The next steps capture the graphs again.
+        """
+        device = self._parameters[0].device
+        if is_gpu(device) and 2 * free_bytes(device) < total_bytes(device):
+            self._captured.clear()
+            torch.cuda.empty_cache()  # returns the graphs' memory to the device
 
     def _capture(self, batch: Batch, add_gradients: AddGradients) -> None:
         for parameter in self._parameters:

@@ -72,6 +72,7 @@ def train_steps(
             plan, micro_batches = next(steps)
             loop.update(plan, micro_batches)
             end = loop.save_and_validate(plan.step)
+    training.loss_module.graphs = None  # frees their memory
     log.note(_ending(training, end, plan.step))
     return plan.step, end
 
@@ -186,6 +187,8 @@ class _Loop:
         training, run = self._training, self._run
         if not self._is_validation_due(step):
             return False
+        if training.loss_module.graphs:
+            training.loss_module.graphs.make_room()
         result = validate(
             training.loss_module, run.tokenizer, run.validation, run.config, run.ranks, self._stop,
             training.copy, run.target_symbols,
