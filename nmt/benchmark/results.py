@@ -48,10 +48,15 @@ def _of_training(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     return [
         *rows,
-        ("steps", f"{steps['timed']} timed, {steps['dropped']} dropped (slow phases)"),
+        ("steps", _timed(steps)),
         ("fill", f"{found['fill']:.1%} of the processed tokens are not padding"),
         ("work", f"{found['flops_per_second'] / 1e9:,.1f} GFLOP/s"),
     ]
+
+
+def _timed(numbers: dict[str, int]) -> str:
+    dropped = numbers["dropped"]
+    return f"{numbers['timed']} timed, {dropped} discarded because the machine was slow"
 
 
 def _of_translating(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -71,7 +76,7 @@ def _of_translating(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     return [
         *rows,
-        ("passes", f"{passes['timed']} timed, {passes['dropped']} dropped (slow phases)"),
+        ("passes", _timed(passes)),
         ("work", f"{found['flops_per_second'] / 1e9:,.1f} GFLOP/s"),
     ]
 

@@ -53,7 +53,8 @@ def _port(text: str) -> int:
 def _host_name(text: str) -> str:
     if not re.fullmatch(r"\*|[\w.-]+|\[[\da-fA-F:.]+\]", text, re.ASCII):
         raise argparse.ArgumentTypeError(
-            f"must be * or a host name such as example.org, without a scheme or port, not {text}"
+            "must be * or a host name without a scheme or port (for example, example.org), "
+            f"not {text}"
         )
     return text
 

@@ -132,7 +132,7 @@ def _values(column: pa.Array, path: Path) -> np.ndarray | Side:
     is_list = pa.types.is_list(column.type)
     values = column.values if is_list else column
     if column.null_count or values.null_count or column.offset:
-        raise InputError(f"{path} is damaged (missing values). Run nmt prepare again.")
+        raise InputError(f"{path} is damaged (it contains too few values). Run nmt prepare again.")
     numbers = np.from_dlpack(values)  # to_numpy() imports pandas
     return Side(numbers, np.from_dlpack(column.offsets)) if is_list else numbers
 

@@ -100,7 +100,7 @@ class Cutter:
         longest = max(map(len, ids.values()), default=0)
         if longest > self.max_part:
             raise ArgumentError(
-                "{prefix} has {} tokens, above the maximum length of {}. Shorten it.",
+                "{prefix} has {} tokens, more than the maximum length of {}. Shorten it.",
                 longest,
                 self.max_part,
             )

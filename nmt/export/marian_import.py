@@ -216,8 +216,8 @@ def _vocabulary(path: Path, settings: _Settings) -> dict[str, int]:
             )
     if language := next(filter(_LANGUAGE_TOKEN.fullmatch, ids), None):
         raise InputError(
-            f"{path} has the token {language}. nmt import does not support models with several "
-            "target languages. Use a model for a single language pair."
+            f"{path} has the target-language token {language}, but nmt import does not support "
+            "models with several target languages. Use a model for a single language pair."
         )
     return dict(sorted(ids.items(), key=lambda item: item[1]))
 

@@ -55,8 +55,8 @@ class Console:
         text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
         if not has_learned(result.facts):
             text += (
-                " (learned next to nothing so far: predicting from token frequencies gives nll "
-                f"{result.unigram_nll:.3f})"
+                " (almost nothing learned so far: predictions from token frequencies alone have an "
+                f"nll of {result.unigram_nll:.3f})"
             )
         self.note(text)
         for source, reference, translation in result.samples[:2]:

@@ -139,7 +139,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
     found = []
     if not has_learned(mean):
         found.append(
-            f"The model in {run.path} has learned next to nothing: its validation nll of "
+            f"The model in {run.path} has learned almost nothing: its validation nll of "
             f"{mean['nll']:.3f} is not at least 20% lower than {mean['unigram_nll']:.3f}, the nll "
             "of predictions from token frequencies alone. Continue the training. If the loss did "
             "not fall, lower the learning rate or the dropout, and check that line i of the target "

@@ -107,7 +107,9 @@ def _check(file: Path, column: str) -> None:
             f"{', '.join(names)}."
         )
     if "translation" in names:
-        raise InputError(f"{file} already has a column named translation. Rename that column.")
+        raise InputError(
+            f'{file} already has a column with the name "translation". Rename that column.'
+        )
 
 
 def _start_ray() -> None:

@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("validation", "test"):  # checked before hours of training
         if not getattr(base.data, name):
             raise InputError(
-                f"base.yaml has no data.{name}, which is needed to measure the models. Set "
+                f"base.yaml has no data.{name}, which is needed to evaluate the models. Set "
                 f"data.{name}."
             )
     prepare(base, note=say)

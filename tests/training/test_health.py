@@ -86,10 +86,10 @@ def test_a_run_that_learns_nothing_says_so(settings, capsys):
     )  # fmt: skip
     said = capsys.readouterr().err
     assert re.search(
-        r"^validation at step 2: .*learned next to nothing so far.* nll 4\.\d+\)$", said, re.M
+        r"^validation at step 2: .*almost nothing learned so far.* nll of 4\.\d+\)$", said, re.M
     )
     warning = re.search(
-        r"^nmt: warning: (The model in .* has learned next to nothing.*Continue the training.*)$",
+        r"^nmt: warning: (The model in .* has learned almost nothing.*Continue the training.*)$",
         said,
         re.M,
     )
@@ -117,7 +117,7 @@ def test_a_mean_that_is_worse_than_a_single_step_is_told(by: Measure):
     others = {measure: value for measure, value in WORSE.items() if measure != by}
     assert shortcomings(GOOD | others, best, by, directory) == []
     [told] = shortcomings(GOOD | {"nll": 4.1, "bleu": 0.0}, best, by, directory)
-    assert "next to nothing" in told
+    assert "almost nothing" in told
 
 
 @pytest.mark.parametrize("by", WORSE)
