@@ -36,7 +36,9 @@ def test_one_text_gives_one_translation_and_a_list_gives_a_list():
 def test_a_translator_reports_errors_and_its_properties():
     with pytest.raises(nmt.ArgumentError, match="path is empty"):
         nmt.Translator.load("")
-    with pytest.raises(nmt.ArgumentError, match="path must be a path, not NoneType"):
+    with pytest.raises(
+        nmt.ArgumentError, match="path must be a string or a path object, not NoneType"
+    ):
         nmt.Translator.load(None)  # type: ignore[arg-type]
     translator = nmt.Translator.load(TRAINED / "run", device="cpu")
     assert (translator.source_language, translator.target_language) == ("en", "de")

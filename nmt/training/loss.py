@@ -34,9 +34,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     Let z be the logits of a token, p = softmax(z), and y the label. Then nll = -ln p_y, the
     smoothed loss is nll + epsilon (z_y - mean z), and its gradient with respect to z_v is
     p_v - epsilon / V - (1 - epsilon) [v = y]. To save time, the logits are overwritten with p
-    before anything else reads them. The mean of a token's logits is therefore computed as the
-    product of its hidden state and the mean of the embedding's rows. The terms epsilon / V of the
-    gradients are computed from this mean row and from the sum of the hidden states.
+    as soon as the label's logit has been read. The mean of a token's logits is therefore computed
+    as the product of its hidden state and the mean row of the embedding. The term -epsilon / V is
+    not subtracted from each p_v. Instead, -epsilon times the mean row is added to the gradient of
+    each hidden state, and -epsilon / V times the sum of the hidden states is added to the gradient
+    of each row of the embedding.
 
     Adjacent bf16 numbers just below 1 differ by 2^-8, so a p_y close to 1 would make the difference
     p_y - (1 - epsilon) inaccurate in bf16. A p_y that exceeds one half is therefore computed in

@@ -234,8 +234,9 @@ def test_a_setting_taken_for_an_option(words: str, message: str, capsys):
         ("score m --soruce a --target b", "Unknown option --soruce. Did you mean --source?"),
         ("translate m news.en", "Unexpected argument news.en. To translate the file news.en, use "
          "--input news.en."),
-        ("translate m --input -", "--input - is not a file. Omit --input to read standard input."),
-        ("evaluate a.de b.de", "Unexpected argument b.de. To specify a text, use "
+        ("translate m --input -",
+         '--input does not accept "-". To read standard input, omit --input.'),
+        ("evaluate a.de b.de", "Unexpected argument b.de. To pass text, use "
          "--source, --reference or --hypothesis."),
         ("train m.yaml training.max_steps 3",
          "Write training.max_steps=3, without spaces around the equals sign."),

@@ -515,9 +515,9 @@ def test_bad_corpora_stop_before_anything_is_written(tmp_path: Path) -> None:
         run(wanted)
     assert not (tmp_path / "data").exists()
     same = write_corpus(tmp_path / "raw", "same", [("All the same", "All the same")] * 3)
-    with pytest.raises(InputError, match=r"No training pair is left .*copy of source: 3"):
+    with pytest.raises(InputError, match=r"No training pairs are left .*copy of source: 3"):
         run(settings(tmp_path, train=[same]))
-    with pytest.raises(InputError, match=r"No training pair is left .*max_length tokens: 302"):
+    with pytest.raises(InputError, match=r"No training pairs are left .*max_length tokens: 302"):
         run(settings(tmp_path, max_length=2))
 
 

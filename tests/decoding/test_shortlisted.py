@@ -198,7 +198,7 @@ def test_nmt_translate_uses_it_if_asked(models: Path, capsys, monkeypatch):
 
 def test_what_cannot_be_is_one_line(models: Path, capsys, monkeypatch):
     line = refused(models / "without", capsys, "--shortlist", "--device", "cpu")
-    assert "has no shortlist. Remove --shortlist" in line and "data.shortlist: true" in line
+    assert "has no shortlist. Remove --shortlist" in line and "set data.shortlist to true" in line
     monkeypatch.setattr("nmt.decoding.loading.choose_device", lambda _: torch.device("cuda"))
     line = refused(models / "with", capsys, "--shortlist", "--device", "cuda")
     assert "--shortlist is supported only on a CPU, but --device is cuda" in line

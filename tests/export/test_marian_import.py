@@ -221,7 +221,7 @@ def test_an_imported_model_is_exported(imported: Path, ours: Translator, tmp_pat
         ("config.json", "{", "not valid JSON"),
         ("vocab.json", "[1]", "does not map tokens to ids"),
         ("vocab.json", {">>deu<<": 4}, "vocab.json must contain"),
-        ("source.spm", "damaged", "source.spm or target.spm cannot be used: it is damaged"),
+        ("source.spm", "damaged", "source.spm and target.spm cannot be used: it is damaged"),
         ("model.safetensors", "damaged", "model.safetensors is damaged"),
         ("model.safetensors", None, "pytorch_model.bin"),
         ("target.spm", None, "target.spm does not exist"),

@@ -95,7 +95,10 @@ def test_a_worker_gives_rows_with_what_nmt_gives(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("names", "problem"),
-    [(["x"], "no column text"), (["text", "translation"], "has a column named translation")],
+    [
+        (["x"], "no column text"),
+        (["text", "translation"], 'has a column with the name "translation"'),
+    ],
     ids=str,
 )
 def test_files_that_cannot_be_translated_are_refused_at_once(names, problem, tmp_path: Path):

@@ -323,7 +323,9 @@ def test_only_the_chosen_pictures_are_written(tmp_path, capsys):
     paper_figures.main([str(tmp_path), "--only", "masks", "learning_rate"])
     assert {path.stem for path in tmp_path.iterdir()} == {"masks", "learning_rate"}
     assert "make demo" not in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"Unknown --only example. .*table1. .*need --model"):
+    with pytest.raises(
+        InputError, match=r"Unknown picture example .--only.. .*table1. .*need --model"
+    ):
         paper_figures.main([str(tmp_path), "--only", "example"])
 
 

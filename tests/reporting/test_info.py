@@ -130,7 +130,7 @@ def test_how_often_a_run_logs_is_no_difference_from_the_paper():
 
 
 def test_what_no_setting_says_is_told_besides():
-    biases, in_bf16 = "biases", "the residual stream is also bf16"
+    biases, in_bf16 = "biases", "and the residual stream, with fp32 weights"
     for precision, told in (("fp32", (True, False)), ("bf16", (True, True))):
         content = info(load(BASE, [f"training.precision={precision}"]))
         for text in ("\n".join(content["paper"]["besides"]), as_text(content)):

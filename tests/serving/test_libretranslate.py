@@ -140,7 +140,10 @@ def test_a_beam_is_asked_for_only_where_the_models_is_too_narrow(port: int, monk
     [
         ({"source": "en", "target": "de"}, "q is missing"),
         (question(source="fr"), "'fr' is not supported. Supported: en."),
-        (question(target="en"), "from en to 'en' is not supported. Supported from en: de."),
+        (
+            question(target="en"),
+            "from en to 'en' is not supported. Supported target languages: de.",
+        ),
         (question(target="<script>" * 9), "is not supported"),
         (question(format="odt"), "format must be text or html"),
         (question([1]), "q must be a string or a list of strings"),

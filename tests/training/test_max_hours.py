@@ -71,7 +71,7 @@ def test_a_run_ends_after_its_hours_and_trains_on_exactly(
     assert last_steps(directory) == (5 + on_gpu, 5 + on_gpu, "max_hours")
     said = run(settings(**CHANGES, training__max_hours=4.5))[1]
     assert f"finished at step {5 + on_gpu} because of training.max_hours." in said[-1]
-    assert f"higher than {5 + on_gpu}, the hours of training so far." in said[-1]
+    assert f"higher than {5 + on_gpu} (the run has been trained for that many hours)" in said[-1]
     # the hours before the resumption count, so 2.5 are left
     run(settings(**CHANGES, training__max_hours=7.5 + on_gpu))
     assert last_steps(directory) == (8 + 2 * on_gpu, 8 + 2 * on_gpu, "max_hours")
