@@ -66,8 +66,8 @@ class Tokenizer:
         symbols: the strings in the setting `tokenizer.symbols`, each of which is a single token.
         has_bytes: whether the vocabulary contains byte tokens. Without byte tokens, characters that
             are not in the vocabulary are encoded as UNK.
-        normalize: the function that `encode` applies to a text before encoding it. Callers of
-            `decode` also apply `normalize` to the decoded text.
+        normalize: the function that `encode` applies to a text before encoding it. `decode` does
+            not normalize; its callers apply `normalize` to the decoded text.
     """
 
     normalize = staticmethod(normalize)
@@ -136,7 +136,7 @@ class Tokenizer:
         return tuple(pieces[UNK_ID + 1 : first_byte])
 
     def _checked_target_tokenizer(self) -> "Tokenizer":
-        """Returns the tokenizer for targets, or this tokenizer if the file has only one.
+        """Returns the tokenizer for targets, which is this tokenizer if the file has no second one.
 
         Raises:
             ValueError, RuntimeError: the second tokenizer is damaged, or its pieces differ from the
@@ -197,8 +197,8 @@ class Tokenizer:
     def spelling(self, ids: Sequence[int]) -> list[bytes]:
         """Returns the UTF-8 bytes that each id adds to a text, or b"" for PAD, BOS, EOS and UNK.
 
-        The concatenation of all bytes is the text with a leading space and with the escape
-        sequences of `ESCAPES`.
+        Joining the results gives the text with a leading space. In this text, the characters that
+        `ESCAPES` lists are still escaped.
         """
         first_byte = UNK_ID + 1 + len(self.symbols)
         return [

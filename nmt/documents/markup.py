@@ -150,7 +150,7 @@ class _Unit:
 
 
 def _give_space_to_text(points: list[Point]) -> None:
-    """Finds the last point with `space_before`, and moves its space into the preceding text."""
+    """Finds the last point whose `space_before` is True, and moves its space into the text."""
     for last in reversed(range(len(points))):
         if points[last].space_before:
             points[last].space_before = False
