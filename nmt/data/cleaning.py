@@ -135,7 +135,7 @@ def fault(source: str, target: str, held_out: HeldOut) -> str | None:
 
 
 def is_empty(source: str, target: str) -> bool:
-    """Returns whether a side is empty or contains only white space."""
+    """Returns whether the source or the target is empty or contains only white space."""
     return not source or source.isspace() or not target or target.isspace()
 
 

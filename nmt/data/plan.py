@@ -46,7 +46,7 @@ class StepPlan:
 
     @property
     def digest(self) -> str:
-        """Returns a hash of the step's ordered pairs, which does not depend on `micro_batches`."""
+        """Returns a hash of the step's ordered pairs that ignores how micro-batches divide them."""
         pairs = np.concatenate(self.micro_batches).astype("<i8")
         return hashlib.blake2b(pairs.tobytes(), digest_size=8).hexdigest()
 

@@ -2,8 +2,8 @@
 
 `Tokenizer.encode` normalizes text with `cleaning.normalize` before encoding it, and `with_eos`
 appends EOS. A SentencePiece model that nmt trains does not normalize text itself. The vocabulary of
-such a model includes all 256 bytes, so that every text is encoded without unknown tokens and
-`decode(encode(text)) == normalize(text)`.
+a model that nmt trains includes all 256 bytes, so that every text is encoded without unknown tokens
+and `decode(encode(text)) == normalize(text)`.
 
 A tokenizer may come from an untrusted source. Up to version 0.2.1, sentencepiece crashes on some
 damaged models (see issues 1263, 1269 and 1308 of sentencepiece). Versions 0.2.2 and 0.2.3 of

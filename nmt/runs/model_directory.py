@@ -339,7 +339,7 @@ def tokenizer_to_fine_tune(config: Config) -> Path | None:
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """Returns a key that sorts models by step, and places a finished model after its checkpoint."""
+    """Returns a key for sorting models by step, with a finished model after its checkpoint."""
     content, _ = candidate
     return content["step"], content["kind"] == "model"
 
