@@ -80,7 +80,7 @@ def needs_repair(text: str) -> bool:
 
 
 def has_odd_spacing(text: str) -> bool:
-    """Returns whether `normalize` changes the spacing of a text, ignoring tabs and line endings."""
+    """Returns whether `normalize` changes spacing other than tabs and line endings in a text."""
     return _ODD_SPACING.search(text) is not None
 
 
@@ -117,8 +117,8 @@ def _words(text: str) -> str:
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:
     """Returns the first rule that a normalized training pair breaks, or None if there is none.
 
-    Two other rules are applied later: `first_occurrences` finds duplicates, and `encode_shard`
-    drops pairs with too many tokens.
+    The rules for duplicates and for pairs with too many tokens are applied later, by
+    `first_occurrences` and `encode_shard`.
     """
     if is_empty(source, target):
         return EMPTY

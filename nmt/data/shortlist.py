@@ -95,7 +95,7 @@ def learn_shortlist(
 ) -> Shortlist:
     """Learns a shortlist from evenly spaced sentence pairs.
 
-    The constant `MOST_CELLS` limits the number of these pairs.
+    The constant `MOST_CELLS` limits the number of sentence pairs.
 
     Args:
         shards: the source side and the target side of each shard.

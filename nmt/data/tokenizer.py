@@ -67,7 +67,7 @@ class Tokenizer:
         has_bytes: whether the vocabulary contains byte tokens. Without byte tokens, characters that
             are not in the vocabulary are encoded as UNK.
         normalize: the function that `encode` applies to a text before encoding it. `decode` does
-            not normalize; its callers apply `normalize` to the decoded text.
+            not normalize text; its callers apply `normalize` to the decoded text.
     """
 
     normalize = staticmethod(normalize)
@@ -197,8 +197,8 @@ class Tokenizer:
     def spelling(self, ids: Sequence[int]) -> list[bytes]:
         """Returns the UTF-8 bytes that each id adds to a text, or b"" for PAD, BOS, EOS and UNK.
 
-        Joining the results gives the text with a leading space. In this text, the characters that
-        `ESCAPES` lists are still escaped.
+        Joining the results gives the text with a leading space and with the characters of `ESCAPES`
+        still escaped.
         """
         first_byte = UNK_ID + 1 + len(self.symbols)
         return [

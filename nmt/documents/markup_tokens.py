@@ -64,9 +64,9 @@ def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
         letter: a regular expression for the first letter of an element name.
         others: a regular expression for comments, processing instructions and document type
             declarations.
-        not_bogus: the end of a regular expression for text that, directly after "<!", does not
-            begin a bogus comment, such as "|DOCTYPE". In the HTML standard, a bogus comment is an
-            invalid comment that ends at the first ">".
+        not_bogus: alternatives for a regular expression, such as "|DOCTYPE". If they match the text
+            after "<!", this text is not a bogus comment. In the HTML standard, a bogus comment is
+            an invalid comment that ends at the first ">".
     """
     return re.compile(
         rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"
@@ -113,7 +113,7 @@ def _end_of_content(name: str, text: str, at: int) -> int:
 def _end_of_script(text: str, at: int) -> int:
     """Returns the index of a script's end tag, as defined by HTML's "script data" states.
 
-    Between <!-- and -->, a nested <script> tag and its </script> tag belong to the content.
+    Between <!-- and -->, a script may contain a <script> tag and its </script> tag.
     """
     is_escaped = is_nested = False
     while found := _ENDS["script"].search(text, at):

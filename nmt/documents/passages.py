@@ -75,8 +75,8 @@ class Passage:
         """Returns a translation whose alignment numbers source words from the start of the text.
 
         Args:
-            found: the translation of a sentence. Its alignment numbers source words from the start
-                of the sentence.
+            found: the translation of a sentence, with source words numbered from the start of the
+                sentence.
             before: the number of words in the text before the sentence.
         """
         links = [

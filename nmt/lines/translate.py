@@ -78,9 +78,9 @@ def run_translate(
             "0-0 1-2" lists pairs of a source word's index and a target word's index (see
             `nmt.decoding.alignment`). If the value is "-", no file is written, and only the `jsonl`
             output format contains the word alignments.
-        shard: a pair (i, n), or None. If a pair is given, the input lines are divided into n parts,
-            and only the i-th part (counted from 1) is translated. The concatenated outputs of
-            all n parts are equal to the output for the whole input.
+        shard: (i, n) to translate only the i-th of n parts of the input lines, counted from 1, or
+            None to translate all lines. The concatenated outputs of all n parts are equal to the
+            output for the whole input.
         shortlist: see `Translator.load`.
         note: called with each user-facing message.
 

@@ -136,7 +136,7 @@ def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
     Raises:
         NoModelError: the run has checkpoints, but none of them is valid.
         LastingError: a checkpoint was written by a later version of nmt or cannot be opened.
-            Resuming from an older checkpoint instead would discard training steps.
+            Skipping this checkpoint would discard training steps.
     """
     skipped: list[Skipped] = []
     for _, folder in own.directory.by_step():
