@@ -182,7 +182,7 @@ class Markup:
     sentences must be translated with the option `align`, because tags are placed by word alignment.
 
     Args:
-        language: the language of the text, such as "de", which determines where sentences end.
+        language: the language of the text, such as "de". It determines where sentences end.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str, form: Form = "html"):
