@@ -121,7 +121,10 @@ def _status_of(argv: list[str] | None) -> int:
 
 
 def _check_directories() -> None:
-    """Checks that the current directory exists; Python may run without a temporary directory.
+    """Checks that the current directory exists.
+
+    If no temporary directory is writable, /tmp is set as Python's temporary directory, so that
+    imports do not fail.
 
     Raises:
         InputError: the current directory was removed.

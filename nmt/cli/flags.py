@@ -120,7 +120,7 @@ def add_device(
     """Adds the flags --device and --precision.
 
     Args:
-        precision: a description of the default precision, which the help text contains.
+        precision: the description of the default precision in the help text.
     """
     parser.add_argument("--device", metavar="D",
                         help="device, such as cpu, cuda or cuda:1 (default: a GPU if there is "

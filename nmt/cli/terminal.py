@@ -35,9 +35,9 @@ def run_script(name: str, main: Callable[[], None]) -> None:
 def must_not_be_torn_down() -> bool:
     """Returns whether this process, which has failed, is a rank of a distributed run.
 
-    Such a process must call `os._exit` after its last output. If it exited normally, the
-    interpreter would wait for operations on process groups or on the GPU, which may never finish if
-    another rank was lost.
+    A failed rank must call `os._exit` after its last output. At a normal exit, the interpreter
+    would wait for operations on process groups or on the GPU, which may never finish if another
+    rank was lost.
     """
     distributed = sys.modules.get("torch.distributed")
     return bool(distributed and distributed.is_available() and distributed.is_initialized())

@@ -38,7 +38,7 @@ def _is_first(rank: str) -> bool:
     """Returns whether this process is the only one or has rank 0 under torchrun.
 
     Args:
-        rank: the environment variable in which torchrun stores the rank, such as "RANK".
+        rank: the name of the environment variable in which torchrun stores the rank.
     """
     return os.environ.get(rank, "0") == "0"
 

@@ -93,13 +93,12 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
     """Returns the configuration of the model that `training.initialize_from` names.
 
     If the model to fine-tune no longer exists, returns the configuration in
-    `training.run_directory`. The run in this directory was fine-tuned from the model and therefore
-    has the same `model` and `tokenizer` settings.
+    `training.run_directory`, because a run that was fine-tuned from a model has the same `model`
+    and `tokenizer` settings as the model.
 
     Returns:
-        The configuration, or None if `training.initialize_from` does not name a model. The result
-        is also None if no configuration is found and `content` contains both sections, `model` and
-        `tokenizer`.
+        The configuration. The result is None if `training.initialize_from` does not name a model,
+        or if no configuration is found and `content` contains the sections `model` and `tokenizer`.
 
     Raises:
         InputError: no configuration is found, and `content` lacks the section `model` or
@@ -198,7 +197,7 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
 
 
 def _refuse_text(path: Path) -> None:
-    """Raises InputError if the name of an invalid configuration does not end in .yaml or .yml."""
+    """Raises InputError if `path`, which is not a configuration, does not end in .yaml or .yml."""
     if path.is_file() and path.suffix not in (".yaml", ".yml"):
         raise InputError(
             f"{path} is not a configuration. Specify a YAML file that names your text files, such "
@@ -218,7 +217,7 @@ def _merge(
 
 
 def _replace(node: dict[str, Any], path: KeyPath, value: Any, origins: dict[KeyPath, str]) -> None:
-    """Sets the last key of `path` in `node`, and removes its old value from `origins`."""
+    """Sets the last key of `path` in `node`; removes it and all keys below it from `origins`."""
     node[str(path[-1])] = value
     for key in [key for key in origins if key[: len(path)] == path]:
         del origins[key]

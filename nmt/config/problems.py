@@ -95,7 +95,7 @@ def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
     """Converts the location in a pydantic error to a configuration key and the key's section.
 
     In a pydantic error location, the kind of a corpus precedes the keys of the corpus. If a setting
-    accepts several types, the location ends with the type whose validation failed.
+    accepts several types, its error location ends with the type whose validation failed.
     """
     path: KeyPath = ()
     section: type[Section] | None = None

@@ -147,7 +147,7 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
-        """The corpus itself, because Hub dataset settings are not nested below the key `hub`."""
+        """The corpus entry itself; a Hub dataset has its settings beside the key `hub`."""
         return self
 
 
@@ -188,10 +188,10 @@ class DemoPairs(Section):
 
 
 def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
-    """Creates the class of a kind of corpus, with the field `key` and the fields of all kinds.
+    """Creates a corpus class with a field named `key` and the fields that all kinds share.
 
-    The class can be pickled only if it is assigned to a variable with the same name as the class,
-    such as `Tsv` for the key `tsv`.
+    For pickling, the class must be assigned to a variable with the name of the class, such as `Tsv`
+    for the key `tsv`.
     """
     fields: Any = {
         key: (settings, Field(description=about)),
@@ -220,7 +220,7 @@ CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
 
 
 def _kind_of(corpus: Any) -> str | None:
-    """Returns the kind of a corpus entry, or None if the entry's keys fit no or several kinds."""
+    """Returns the kind of a corpus entry, or None unless exactly one of its keys names a kind."""
     keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
     kinds = [kind for kind in CORPUS_KINDS if kind in keys]
     return kinds[0] if len(kinds) == 1 else None

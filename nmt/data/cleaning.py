@@ -1,8 +1,8 @@
 """Normalizes text, and defines the cleaning rules for dropping training pairs.
 
 `normalize` is applied to all text that a model reads or writes. The cleaning rules apply only to
-training pairs, and they do not drop pairs merely because they are unusual. `nmt prepare` reports
-the number of pairs that each rule has dropped.
+training pairs, and no pair is dropped merely because it is unusual. `nmt prepare` reports the
+number of pairs that each rule has dropped.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ def needs_repair(text: str) -> bool:
 
 
 def has_odd_spacing(text: str) -> bool:
-    """Returns whether `normalize` changes any spacing in a text except tabs and line endings."""
+    """Returns whether `normalize` changes spacing other than tabs and line endings in a text."""
     return _ODD_SPACING.search(text) is not None
 
 
@@ -117,8 +117,8 @@ def _words(text: str) -> str:
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:
     """Returns the first rule that a normalized training pair breaks, or None if there is none.
 
-    This function does not check two of the cleaning rules. Duplicates are found later by
-    `first_occurrences`, and pairs with too many tokens are dropped by `encode_shard`.
+    The rules for duplicates and for pairs with too many tokens are applied later, by
+    `first_occurrences` and `encode_shard`.
     """
     if is_empty(source, target):
         return EMPTY
@@ -135,14 +135,14 @@ def fault(source: str, target: str, held_out: HeldOut) -> str | None:
 
 
 def is_empty(source: str, target: str) -> bool:
-    """Returns whether a side is empty or contains only white space."""
+    """Returns whether the source or the target is empty or contains only white space."""
     return not source or source.isspace() or not target or target.isspace()
 
 
 def pair_hash(source: str, target: str) -> int:
     """Returns a 64-bit hash of a pair, which is used to find duplicates.
 
-    Among 10 million different pairs, the probability of a collision is below 10^-5.
+    The probability that any two of 10 million distinct pairs have the same hash is below 10^-5.
     """
     text = f"{source}\n{target}".encode()  # a normalized text contains no line endings
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

@@ -50,10 +50,10 @@ def joint(source: bytes, target: bytes, pieces: Sequence[str]) -> bytes:
     """Returns the content of a tokenizer file that joins the SentencePiece models of two languages.
 
     Each SentencePiece model keeps its normalization and its scores, but both models get the same
-    pieces and ids: nmt's special tokens, then `pieces`. When a
-    SentencePiece model encodes text, it never outputs the pieces that were added to it, except for
-    single characters that it could not encode before. Pieces of a
-    model that are not in `pieces` are removed, and their text is split into smaller pieces.
+    pieces and ids: nmt's special tokens, then `pieces`. Pieces that a model lacks are added to it.
+    When the model encodes text, it outputs only those added pieces that are single characters.
+    Pieces of a model that are not in `pieces` are removed, and their text is split into smaller
+    pieces.
 
     Args:
         source, target: content of the BPE or unigram model file for each side.

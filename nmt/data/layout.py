@@ -173,7 +173,7 @@ def _lengths(pairs: Sequence[TokenPair]) -> np.ndarray:
 def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarray, np.ndarray]:
     """Assigns each pair to the first bin that has enough space for the pair on both sides.
 
-    A bin is a block, or a whole row if it was opened for a pair that is longer than a block.
+    Each bin is a block; if a pair is longer than a block, its bin is a whole row.
 
     Args:
         lengths: (2, pairs) number of tokens of each source and each target.

@@ -152,8 +152,8 @@ class PreparedData:
     def changed_input(self) -> str | None:
         """Returns the first local input file that has changed since the data was prepared, or None.
 
-        A file is read and hashed only if its size has not changed and its modification time is
-        later than the preparation of the data.
+        A file whose size differs counts as changed without being read. A file of unchanged size is
+        read and hashed only if it was modified after the data was prepared.
         """
         prepared_at = (self.directory / manifest.NAME).stat().st_mtime
         for name, facts in self.manifest["inputs"].items():

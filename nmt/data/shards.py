@@ -46,7 +46,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a corpus, whose pairs are stored as token ids in corpus order."""
+    """A part of a corpus, with the pairs stored as token ids in corpus order."""
 
     path: Path
     source: Side

@@ -93,7 +93,9 @@ def learn_shortlist(
     frequent: int = FREQUENT,
     translations: int = TRANSLATIONS,
 ) -> Shortlist:
-    """Learns a shortlist from evenly spaced sentence pairs; `MOST_CELLS` limits their number.
+    """Learns a shortlist from evenly spaced sentence pairs.
+
+    The constant `MOST_CELLS` limits the number of sentence pairs.
 
     Args:
         shards: the source side and the target side of each shard.
@@ -116,10 +118,10 @@ def learn_shortlist(
 class _Model1:
     """IBM Model 1, restricted to the translation of source tokens into rare target tokens.
 
-    A cell consists of a source token and a rare target token in the same sentence pair. The cells
-    of one occurrence of a target token form a group, which is contiguous in every array of cells. A
-    link is the number source * V + target, which identifies the two tokens of a cell. Different
-    cells can have the same link.
+    A cell consists of a source token and a rare target token in the same sentence pair. All cells
+    with the same occurrence of a target token form a group and are adjacent in every array of
+    cells. A link is the number source * V + target, which identifies the two tokens of a cell.
+    Different cells can have the same link.
     """
 
     def __init__(self, shards: Sequence[tuple[Side, Side]], is_rare: NDArray[np.bool_]):
@@ -149,7 +151,7 @@ class _Model1:
     def _links(
         self, shard: tuple[Side, Side], rows: NDArray[np.int64], is_rare: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the link of each cell of the pairs at `rows`, and the start of each group."""
+        """Returns the links of all cells of the pairs at `rows`, and the start of each group."""
         (source, lengths), (target, target_lengths) = (_pieces(side, rows) for side in shard)
         kept = is_rare[target]
         pair = np.repeat(np.arange(len(rows)), target_lengths)[kept]  # (rare target tokens,)
@@ -191,7 +193,7 @@ def _blocks(cells: NDArray[np.int64], share: float) -> Iterator[NDArray[np.int64
 
     Args:
         cells: (pairs,) number of cells of each pair.
-        share: fraction of the pairs with cells to select.
+        share: number of pairs to select, divided by the number of pairs that have cells.
     """
     rows = np.flatnonzero(cells)
     numbers = (np.arange(len(rows) + 1) * share).astype(np.int64)

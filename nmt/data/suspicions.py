@@ -30,7 +30,9 @@ _PLAIN = "Use plain text, because translations will look like the training text.
 
 
 def suspicions(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns the suspected problems of pairs, each as a clause and a sentence with the remedy.
+    """Returns a (problem, remedy) tuple for each suspected problem with the pairs.
+
+    The problem is described by a clause, and the remedy by a sentence.
 
     Args:
         sources: normalized, non-empty source sentences.

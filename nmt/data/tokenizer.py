@@ -2,8 +2,8 @@
 
 `Tokenizer.encode` normalizes text with `cleaning.normalize` before encoding it, and `with_eos`
 appends EOS. A SentencePiece model that nmt trains does not normalize text itself. The vocabulary of
-such a model includes all 256 bytes, so that every text is encoded without unknown tokens and
-`decode(encode(text)) == normalize(text)`.
+a model that nmt trains includes all 256 bytes, so that every text is encoded without unknown tokens
+and `decode(encode(text)) == normalize(text)`.
 
 A tokenizer may come from an untrusted source. Up to version 0.2.1, sentencepiece crashes on some
 damaged models (see issues 1263, 1269 and 1308 of sentencepiece). Versions 0.2.2 and 0.2.3 of
@@ -66,8 +66,8 @@ class Tokenizer:
         symbols: the strings in the setting `tokenizer.symbols`, each of which is a single token.
         has_bytes: whether the vocabulary contains byte tokens. Without byte tokens, characters that
             are not in the vocabulary are encoded as UNK.
-        normalize: the function that `encode` applies to a text before encoding it. Callers of
-            `decode` also apply `normalize` to the decoded text.
+        normalize: the function that `encode` applies to a text before encoding it. `decode` does
+            not normalize text; its callers apply `normalize` to the decoded text.
     """
 
     normalize = staticmethod(normalize)
@@ -136,7 +136,7 @@ class Tokenizer:
         return tuple(pieces[UNK_ID + 1 : first_byte])
 
     def _checked_target_tokenizer(self) -> "Tokenizer":
-        """Returns the tokenizer for targets, or this tokenizer if the file has only one.
+        """Returns the tokenizer for targets, which is this tokenizer if the file has no second one.
 
         Raises:
             ValueError, RuntimeError: the second tokenizer is damaged, or its pieces differ from the
@@ -197,8 +197,8 @@ class Tokenizer:
     def spelling(self, ids: Sequence[int]) -> list[bytes]:
         """Returns the UTF-8 bytes that each id adds to a text, or b"" for PAD, BOS, EOS and UNK.
 
-        The concatenation of all bytes is the text with a leading space and with the escape
-        sequences of `ESCAPES`.
+        Joining the results gives the text with a leading space and with the characters of `ESCAPES`
+        still escaped.
         """
         first_byte = UNK_ID + 1 + len(self.symbols)
         return [

@@ -34,7 +34,7 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
     """Calls `function(*task)` for each task, in no particular order.
 
     A task is taken from `tasks` only when a worker process becomes free, so that at most two tasks
-    are waiting. If there is only one task or `processes` is 1, no worker process is started.
+    wait in memory. If there is only one task or `processes` is 1, no worker process is started.
 
     Args:
         function: a function at the top level of a module, so that other processes can import it.
@@ -80,8 +80,8 @@ def run_apart(function: Callable[..., None], *arguments: Any) -> None:
 def _no_stop() -> Iterator[None]:
     """Delays stop signals until the body of the `with` statement has finished.
 
-    A signal mask would not suffice, because it would apply only to the main thread, so that another
-    thread would receive the signal.
+    A signal mask would not suffice: it would apply only to the main thread, and another thread
+    would receive the signal.
     """
     came: list[int] = []
     with signals.handled_by(lambda number, _: came.append(number)):

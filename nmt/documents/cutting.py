@@ -18,8 +18,8 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
             "a string or ".
 
     Raises:
-        ArgumentError: `texts` is a single string, a set or a mapping, `texts` is not iterable, or
-            one of its items is not a string.
+        ArgumentError: `texts` is a string, a set, a mapping or not iterable, or one of its items
+            is not a string.
     """
     try:
         is_other = isinstance(texts, str | bytes | set | frozenset | Mapping)
@@ -83,7 +83,7 @@ class Cutter:
         ]
 
     def prefixes(self, prefix: str | Sequence[str], n: int) -> list[list[int]]:
-        """Returns the token ids of n prefixes. If `prefix` is a string, it is used n times.
+        """Returns the token ids of n prefixes, which are all equal if `prefix` is a string.
 
         Raises:
             ArgumentError: the number of prefixes is not n, or a prefix exceeds `max_part` tokens.

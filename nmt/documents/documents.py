@@ -23,7 +23,7 @@ class Document:
     """Splits a document into sentences and joins their translations.
 
     Args:
-        language: the language of the text, such as "de", which determines where sentences end.
+        language: the language of the text, such as "de". It determines where sentences end.
 
     Attributes:
         paragraphs: one `Passage` per line of the document. A target-language tag at the start of

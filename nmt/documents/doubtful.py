@@ -2,8 +2,8 @@
 
 For short, unusual or garbled input, models can generate such translations, which are called
 hallucinations (Raunak et al., 2021). The checks are conservative: in a test on 29,000 captions with
-human translations, in both translation directions, they flagged only two translations, both of the
-source "@@". The checks do not detect other errors, such as omissions.
+human translations, in both translation directions, the checks flagged only two translations, both
+of the source "@@". The checks do not detect other errors, such as omissions.
 """
 
 import re

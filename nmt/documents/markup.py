@@ -150,7 +150,7 @@ class _Unit:
 
 
 def _give_space_to_text(points: list[Point]) -> None:
-    """Finds the last point with `space_before`, and moves its space into the preceding text."""
+    """Finds the last point whose `space_before` is True, and moves its space into the text."""
     for last in reversed(range(len(points))):
         if points[last].space_before:
             points[last].space_before = False
@@ -182,7 +182,7 @@ class Markup:
     sentences must be translated with the option `align`, because tags are placed by word alignment.
 
     Args:
-        language: the language of the text, such as "de", which determines where sentences end.
+        language: the language of the text, such as "de". It determines where sentences end.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str, form: Form = "html"):

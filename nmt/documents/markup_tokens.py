@@ -64,9 +64,9 @@ def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
         letter: a regular expression for the first letter of an element name.
         others: a regular expression for comments, processing instructions and document type
             declarations.
-        not_bogus: additional alternatives of a regular expression, such as "|DOCTYPE". A "<!" that
-            is followed by one of the alternatives does not begin a bogus comment. In the HTML
-            standard, a bogus comment is an invalid comment that ends at the first ">".
+        not_bogus: alternatives for a regular expression, such as "|DOCTYPE". If they match the text
+            after "<!", this text is not a bogus comment. In the HTML standard, a bogus comment is
+            an invalid comment that ends at the first ">".
     """
     return re.compile(
         rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"
@@ -113,7 +113,7 @@ def _end_of_content(name: str, text: str, at: int) -> int:
 def _end_of_script(text: str, at: int) -> int:
     """Returns the index of a script's end tag, as defined by HTML's "script data" states.
 
-    Between <!-- and -->, a <script> tag and its </script> tag are part of the script's content.
+    Between <!-- and -->, a script may contain a <script> tag and its </script> tag.
     """
     is_escaped = is_nested = False
     while found := _ENDS["script"].search(text, at):
@@ -194,7 +194,7 @@ def _without_kept(tokens: list[Token]) -> list[Token]:
 
 
 def _without_entities(token: Token) -> list[Token]:
-    """Splits a text token at entities that XML does not predefine, and keeps them unchanged."""
+    """Splits a text token at entities that XML does not predefine, so that these stay unchanged."""
     if token.kind != "text":
         return [token]
     parts = enumerate(_ENTITY.split(token.raw))

@@ -72,10 +72,11 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """Returns a sentence's translation with source words numbered within the whole text.
+        """Returns a translation whose alignment numbers source words from the start of the text.
 
         Args:
-            found: the translation, with source words numbered within the sentence.
+            found: the translation of a sentence, with source words numbered from the start of the
+                sentence.
             before: the number of words in the text before the sentence.
         """
         links = [

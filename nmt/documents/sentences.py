@@ -43,8 +43,8 @@ def split_sentences(text: str, language: str = "") -> list[str]:
     """Splits a text into sentences, and keeps the white space after each sentence.
 
     Args:
-        language: the language of the text, such as "de", which determines whether "3." can be an
-            ordinal number.
+        language: the language of the text, such as "de". In some languages, "3." can be an ordinal
+            number, which does not end a sentence.
 
     >>> split_sentences("Dr. Smith reads. He reads a lot.")
     ['Dr. Smith reads. ', 'He reads a lot.']

@@ -191,7 +191,7 @@ class _Placing:
         return min(found, key=lambda at: abs(at - wanted)) if found else None
 
     def _put_around(self, parent: Element, unplaced: list[Element]) -> None:
-        """Moves the `unplaced` elements and their descendants around the whole translation."""
+        """Places the `unplaced` elements and their descendants around the whole translation."""
         taken = {id(each) for each in unplaced}
         waiting, kept = parent.children[::-1], list[Element | Point]()
         while waiting:
@@ -259,8 +259,9 @@ class _Placing:
     def _characters(self, element: Element) -> tuple[int, int]:
         """Returns the character range of an element's target words.
 
-        If punctuation directly precedes or follows the element in the source, the range excludes
-        the punctuation on the same side of the target words.
+        If the source has punctuation directly before the element, the range excludes punctuation at
+        the start of the target words. If the source has punctuation directly after the element, the
+        range excludes punctuation at the end of the target words.
         """
         first, stop = element.words
         begin, end = self.target.begins[first], self.target.ends[stop - 1]
@@ -275,8 +276,7 @@ class _Placing:
         """Returns whether character index `at` of the source separates a word and punctuation.
 
         Args:
-            before: if True, checks for punctuation before the index, and otherwise for punctuation
-                after the index.
+            before: whether to check for punctuation before the index instead of after it.
         """
         words = self.source.words(at - 1, at + 1)
         if not words:
@@ -302,9 +302,9 @@ class _Placing:
         return self._before_punctuation(after) if is_inside else after
 
     def _before_punctuation(self, end: int) -> int:
-        """Returns the start of the punctuation that ends the target word before index `end`.
+        """Returns the index of the first closing punctuation mark directly before index `end`.
 
-        Returns `end` if the target word does not end with punctuation.
+        Returns `end` if no closing punctuation directly precedes `end` in the translation.
         """
         if not self.n:
             return end

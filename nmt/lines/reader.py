@@ -82,7 +82,7 @@ class LineReader:
                 return
 
     def _parts(self, data: bytes | None) -> Iterator[LinePart]:
-        """Yields the lines, and the parts of very long lines, that `data` completes.
+        """Yields each line that `data` completes; a very long line is yielded in several parts.
 
         `data` is None if the input pauses, and b"" if the input has ended.
         """

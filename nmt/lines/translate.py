@@ -73,14 +73,14 @@ def run_translate(
         input, output: the paths of the files, or None for standard input and standard output.
         ensemble: the models that form an ensemble with `model` (see `Translator.load`).
         prefix_file: a file with one prefix per input line. The translation of an input line begins
-            with its prefix. If a line of the file is empty, the translation has no prefix.
+            with its prefix. An empty line in the prefix file stands for no prefix.
         alignment: an output file for word alignments, with one line per output line. A line such as
             "0-0 1-2" lists pairs of a source word's index and a target word's index (see
             `nmt.decoding.alignment`). If the value is "-", no file is written, and only the `jsonl`
-            output contains the word alignments.
-        shard: a pair (i, n), or None. If it is given, the input lines are divided into n parts, and
-            only the i-th part is translated, where i is counted from 1. The concatenated outputs of
-            all n parts are equal to the output for the whole input.
+            output format contains the word alignments.
+        shard: (i, n) to translate only the i-th of n parts of the input lines, counted from 1, or
+            None to translate all lines. The concatenated outputs of all n parts are equal to the
+            output for the whole input.
         shortlist: see `Translator.load`.
         note: called with each user-facing message.
 
@@ -134,7 +134,7 @@ def run_translate(
 def _check_beam(model: Path, search: SearchOptions) -> None:
     """Raises ArgumentError if `n_best` exceeds the model's default beam size.
 
-    The model is not loaded.
+    This check reads only the model's configuration and does not load the model.
     """
     if search.n_best == 1 or search.beam is not None or search.samples:
         return
@@ -448,9 +448,9 @@ class _Prefixes:
 def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
     """Converts BrokenPipeError to ArgumentError if the output is a regular file.
 
-    If the output is a regular file, only the pipe for the word alignments can break. The
-    ArgumentError explains why the output file was not written. If the output is standard output or
-    a pipe, the BrokenPipeError is re-raised.
+    If the output is a regular file, only the pipe for the word alignments can break, and the
+    ArgumentError explains why no translations were written. If the output is standard output or a
+    pipe, the BrokenPipeError is re-raised.
     """
     try:
         yield

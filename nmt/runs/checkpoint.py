@@ -85,10 +85,10 @@ def record_state(run: RunDirectory, state: State) -> None:
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
     """Returns the steps whose checkpoints may be averaged, in descending order.
 
-    A checkpoint may be averaged if its step is `last` or a smaller multiple of `every`, because
-    every run saves a checkpoint at these steps. Checkpoints of other steps, such as the step at
-    which a run was stopped, are not averaged. A resumed run therefore has the same mean weights as
-    an uninterrupted run.
+    A checkpoint may be averaged if its step is `last` or a multiple of `every` below `last`,
+    because every run saves a checkpoint at these steps. Checkpoints of other steps, such as the
+    step at which a run was stopped, are not averaged. A resumed run therefore has the same mean
+    weights as an uninterrupted run.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)
@@ -135,9 +135,8 @@ def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
 
     Raises:
         NoModelError: the run has checkpoints, but none of them is valid.
-        LastingError: a checkpoint was written by a later version of nmt or cannot be opened. Such a
-            checkpoint is not skipped, because resuming from an older checkpoint would discard
-            training steps.
+        LastingError: a checkpoint was written by a later version of nmt or cannot be opened.
+            Skipping this checkpoint would discard training steps.
     """
     skipped: list[Skipped] = []
     for _, folder in own.directory.by_step():
@@ -180,8 +179,8 @@ def sound_checkpoints(
     Args:
         at_most: the maximum number of checkpoints to yield.
         note: a function that is called with a message for each checkpoint that is skipped.
-        every: if greater than 1, checkpoints whose step is neither `last` nor a multiple of `every`
-            are not yielded (see `scheduled`).
+        every: if greater than 1, only checkpoints whose step is `last` or a multiple of `every`
+            are yielded (see `scheduled`).
         last: the maximum step of a checkpoint to yield, or None for the step of the newest
             checkpoint.
     """

@@ -230,9 +230,9 @@ def refuse_exported(path: Path) -> None:
 
 
 class Skipped(NamedTuple):
-    """A model or checkpoint of a run that was skipped, and the problem that makes it unusable.
+    """A skipped model or checkpoint of a run, and the problem that makes it unusable.
 
-    Calling `str` with this object returns a message for the user.
+    `str` converts the object to a message for the user.
     """
 
     folder: Path
@@ -339,7 +339,7 @@ def tokenizer_to_fine_tune(config: Config) -> Path | None:
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """Returns a key that sorts models by step, and places a finished model after its checkpoint."""
+    """Returns a key for sorting models by step, with a finished model after its checkpoint."""
     content, _ = candidate
     return content["step"], content["kind"] == "model"
 
@@ -365,7 +365,7 @@ def _read_config(folder: Path) -> Config:
 
 
 def model_files(tokenizer: bytes, shortlist: bytes | None) -> dict[str, bytes]:
-    """Maps the names of a model's tokenizer file and any shortlist file to their contents."""
+    """Maps the name of the tokenizer file, and of the shortlist file if any, to its content."""
     return {TOKENIZER: tokenizer} | ({} if shortlist is None else {SHORTLIST: shortlist})
 
 

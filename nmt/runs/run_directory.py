@@ -188,8 +188,8 @@ class RunDirectory:
         """Raises InputError if `config` changes a setting that must stay the same during a run.
 
         If the run has neither a finished model nor a checkpoint, not even a damaged one, all
-        settings may change, and the run starts over. In this case, `note` is called with a message
-        for each changed setting that would otherwise cause an error.
+        settings may change: the run starts over, and `note` is called with a message for each
+        changed setting that would otherwise cause an error.
         """
         if not self.config.exists():
             return

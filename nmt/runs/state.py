@@ -82,7 +82,7 @@ def read_state(path: Path, since: object = None) -> State:
     Args:
         path: the path of state.json.
         since: the training state in the checkpoint's manifest, or None if the manifest contains no
-            training state. If it is not None, it replaces the training state in state.json.
+            training state. A training state in the manifest replaces the one in state.json.
 
     Raises:
         NoModelError: state.json or the training state in the manifest is invalid.

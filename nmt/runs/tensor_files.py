@@ -64,8 +64,9 @@ def read_tensors(
         path: the path of the file, which is used in error messages.
         shapes: the names and shapes of the model's parameters.
         are_states: whether the file contains optimizer states, named `STATE.PARAMETER`, instead of
-            parameters. If True, the file must contain each state for every parameter, with the
-            parameter's shape, because fused optimizers would otherwise write out of bounds.
+            parameters. If `are_states` is True, the file must contain each state for every
+            parameter, with the parameter's shape, because fused optimizers would otherwise write
+            out of bounds.
 
     Raises:
         NoModelError: the file is damaged, or contains tensors with unexpected names or shapes, with

@@ -52,7 +52,7 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
 
 
 def _number(row: Mapping[str, Any], column: str, where: str) -> float:
-    """Returns the value in a column as a number, rounded to fp32 as in the computed loss."""
+    """Returns the number in a column, rounded to fp32 because the loss is computed in fp32."""
     value = row[column]
     try:
         is_odd = isinstance(value, bool) or re.search(r"[^ -^`-~]", str(value))  # such as 1_0

@@ -46,7 +46,7 @@ class Demo(Kind):
 
 @dataclass(frozen=True)
 class _Chunk:
-    """The pairs `first` to `last` - 1 of a demo corpus, which every iteration generates again."""
+    """The pairs `first` to `last` - 1 of a demo corpus; each iteration generates them again."""
 
     seed: int
     split: str

@@ -50,8 +50,8 @@ def _where(settings: config.Hub) -> str:
 def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence[str]]:
     """Maps each column of the pairs to its path in the dataset's schema.
 
-    By default, the language codes are the names of the source column and the target column. Both
-    columns may also be fields of a struct named `translation`.
+    By default, the source and target columns are named after the language codes. Both columns may
+    also be fields of a struct named `translation`.
     """
     schema = dataset.data.schema
     known = {".".join(path) for path, _ in leaves(schema)}

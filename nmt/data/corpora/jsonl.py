@@ -29,7 +29,10 @@ class Jsonl(Kind):
 
 
 def _value(row: Any, dotted: str, where: str) -> Any:
-    """Returns the value of a key in `row`; if `row` lacks a key with dots, the dots nest keys."""
+    """Returns the value of a key in `row`.
+
+    If `row` has no key "a.b", returns the value of the key "b" in the object with the key "a".
+    """
     value = row
     for key in [dotted] if isinstance(row, dict) and dotted in row else dotted.split("."):
         if not isinstance(value, dict) or key not in value:

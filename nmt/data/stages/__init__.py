@@ -2,8 +2,8 @@
 
 The stages write their output to the folder .work in the data directory (see `Job`). In the
 following paths, each * stands for a hash of everything on which the content depends. Because the
-names contain these hashes, outdated files are never used, and a new vocabulary size does not
-require cleaning the text again.
+paths contain hashes, outdated files are never used, and a new vocabulary size does not require
+cleaning the text again.
 
 * `text-*/` contains the cleaned pairs with their hashes, one shard per 100,000 pairs of a corpus.
 * `text-*/kept.npy` is a mask that excludes duplicate training pairs.

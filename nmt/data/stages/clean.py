@@ -69,9 +69,9 @@ def _clean_corpus(
 def _held_out_pairs(shard: FinishedShard) -> Iterator[tuple[str, str]]:
     """Yields the pairs that `clean_shard` wrote, without the prefix of the corpus.
 
-    If the corpus has a prefix, each pair is also yielded with source and target exchanged, because
-    the prefix may select a translation direction and training text may be in the opposite
-    direction.
+    A prefix may select a translation direction, and training text may be in the opposite direction.
+    Therefore, if the corpus has a prefix, each pair is also yielded with source and target
+    exchanged.
     """
     batch, prefix = shards.read_text(shard.path), shard.entry.corpus.source_prefix
     sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())
@@ -93,8 +93,8 @@ def clean_shard(
 
     Args:
         pairs: pairs of the corpus, which have not been normalized yet.
-        held_out: the validation and test pairs that training pairs must not leak. If None, `pairs`
-            are validation or test pairs, which are dropped only if a side is empty.
+        held_out: the validation and test pairs that training pairs must not leak. If `held_out` is
+            None, `pairs` are validation or test pairs, which are dropped only if a side is empty.
         output: path of the Arrow file to write. The counts are written to a file beside the Arrow
             file (see `finish`).
         source_prefix: prefix to prepend to each source after the cleaning rules have been applied.

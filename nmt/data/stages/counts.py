@@ -20,7 +20,7 @@ def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
 
 
 def in_targets(symbol: str) -> str:
-    """Returns the name of the counter for shards whose targets contain a symbol."""
+    """Returns the key of the count that tells how many shards have a symbol in their targets."""
     return f"{symbol} in targets"
 
 
