@@ -33,10 +33,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     Let z be the logits of a token, p = softmax(z), and y the label. Then nll = -ln p_y, the
     smoothed loss is nll + epsilon (z_y - mean z), and its gradient with respect to z_v is
-    p_v - epsilon / V - (1 - epsilon) [v = y]. To save time, the logits are overwritten with p
-    before anything else reads them. The mean of a token's logits is therefore computed as the
-    product of its hidden state and the mean of the embedding's rows. The terms epsilon / V of the
-    gradients are computed from this mean row and from the sum of the hidden states.
+    p_v - epsilon / V - (1 - epsilon) [v = y]. To save time, only the labels' logits are read before
+    p overwrites the logits. The mean of a token's logits is therefore computed as the product of
+    its hidden state and the mean of the embedding's rows. Every logit's gradient contains
+    -epsilon / V. The gradient of a hidden state therefore contains -epsilon times the mean of the
+    embedding's rows, and the gradient of each embedding row contains -epsilon / V times the
+    weighted sum of the hidden states.
 
     Adjacent bf16 numbers just below 1 differ by 2^-8, so a p_y close to 1 would make the difference
     p_y - (1 - epsilon) inaccurate in bf16. A p_y that exceeds one half is therefore computed in
@@ -143,10 +145,7 @@ def smoothed_cross_entropy(
 
 
 class TransformerLoss(nn.Module):
-    """Combines a model and its loss in one module.
-
-    This allows DistributedDataParallel to wrap the model and the loss together.
-    """
+    """Combines a model and its loss, so that DistributedDataParallel can wrap both together."""
 
     def __init__(self, transformer: Transformer, label_smoothing: float):
         super().__init__()

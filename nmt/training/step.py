@@ -185,11 +185,10 @@ def add_gradients(
     The returned losses are sums over target tokens, not averages.
 
     Args:
-        divisor_per_rank: a scalar, the divisor of the whole step's loss divided by the number of
-            ranks.
-            Because DistributedDataParallel averages gradients over ranks, the sum of the gradients
-            is in effect divided by the whole step's divisor. Dividing by the number of ranks is
-            exact if this number is a power of two.
+        divisor_per_rank: `StepPlan.loss_divisor` divided by the number of ranks, as a scalar on the
+            device. Because DistributedDataParallel averages gradients over ranks, the sum of the
+            gradients is in effect divided by `StepPlan.loss_divisor`. Dividing by the number of
+            ranks is exact if this number is a power of two.
     """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)

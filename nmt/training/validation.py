@@ -128,7 +128,7 @@ def validate(
 
     Args:
         copy: the object that provides the translator. All validations of a run must use the same
-            object.
+            `InferenceCopy`.
         target_symbols: see `Translator.of`.
 
     Returns:
@@ -225,8 +225,7 @@ def _losses(
 ) -> list[float]:
     """Computes the loss on the references of `pairs`, without loss weights.
 
-    If the model has learned positions, pairs with more tokens than the model has positions are
-    skipped.
+    Pairs that are too long for the model's learned positions are skipped.
 
     Returns:
         Three numbers: the smoothed loss and the nll, both in nats and summed over target tokens,
