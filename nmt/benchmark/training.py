@@ -76,7 +76,7 @@ class TrainingSpeed:
 
     @property
     def flops_per_second(self) -> float:
-        """The median FLOPs per second over the timed groups of steps."""
+        """The median number of FLOPs per second over the timed groups of steps."""
         return statistics.median(each.flops / each.seconds for each in self.timed.kept)
 
     @property
@@ -89,7 +89,7 @@ class TrainingSpeed:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The time of each part of a step in seconds.
+        """The time in seconds that each part of a step takes.
 
         The times are scaled so that their sum is the median step time.
         """

@@ -165,7 +165,7 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
 
     Args:
         start: the checkpoint to restore, or None for a new run. To free memory, the tensors are
-            removed from the checkpoint after they have been restored.
+            removed from `start` after they have been restored.
         note: a function that is called with messages about the model to fine-tune.
 
     Raises:
