@@ -221,7 +221,7 @@ def random_transformer(
 def forced(transformer: Transformer, config: Config) -> Translator:
     """Returns a translator that takes token ids instead of text and never generates EOS.
 
-    Each translation has one token more than its source text, in which EOS is not counted.
+    Each translation has one token more than its source text without EOS.
     """
     transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})
@@ -249,7 +249,7 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
     """Times the translation of all sentences and of one sentence.
 
     Returns:
-        Values for the benchmark's result, and the largest batch size.
+        A part of the benchmark's result, and the largest batch size.
     """
     note(f"Warming up with {len(work.sentences):,} sentences.")
     warm, _ = _pass(work, gate)

@@ -1,4 +1,4 @@
-"""Compares an exported model and its original by greedy translations of random sentences."""
+"""Compares an exported model with the original by greedy translations of random sentences."""
 
 from __future__ import annotations
 

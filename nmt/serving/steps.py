@@ -167,7 +167,7 @@ def _attention(
     """Returns the intermediate results of one head of an attention sub-layer.
 
     Returns:
-        An object with all keys that `_wrapped` returns and with these additional keys:
+        The object that `_wrapped` returns, with these additional keys:
 
         * `query`: the query vector of the token, of shape (K).
         * `keys`: the key vectors, of shape (S, K).
@@ -208,7 +208,7 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -
     """Returns the intermediate results of the feed-forward sub-layer.
 
     Returns:
-        An object with all keys that `_wrapped` returns and with these additional keys:
+        The object that `_wrapped` returns, with these additional keys:
 
         * `units`: the activations of the inner layer after ReLU, of shape (d_ff).
         * `active`: the number of units with a positive activation.
@@ -234,7 +234,7 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
         * `output`: the output vector of the sub-layer.
         * `sum`: the sum of `before` and `output`.
         * `mean` and `deviation`: the mean and the standard deviation of the normalization's input.
-          This input is `sum` in a post-norm layer, and `before` in a pre-norm layer.
+          The normalization's input is `sum` in a post-norm layer, and `before` in a pre-norm layer.
         * `standardized`: the normalization's input minus `mean`, divided by `deviation`.
         * `gain` and `bias`: the parameter vectors of the normalization.
         * `normalized`: the normalization's output (`standardized` times `gain` plus `bias`).

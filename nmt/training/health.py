@@ -79,9 +79,9 @@ class Divergence:
     def is_diverging(self, step: int, nll: float) -> bool:
         """Returns whether a step's loss is worse than guessing.
 
-        The regular checkpoint of such a step is not saved. A step's loss is computed before the
-        step updates the weights, so the checkpoint of the previous step may contain the first
-        weights whose loss is worse than guessing.
+        If the loss is worse than guessing, the regular checkpoint of the step is not saved. A
+        step's loss is computed before the step updates the weights, so the checkpoint of the
+        previous step may contain the first weights whose loss is worse than guessing.
 
         Args:
             nll: the negative log-likelihood of the step, in nats per target token.

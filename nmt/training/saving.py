@@ -80,7 +80,7 @@ class CheckpointWriter:
             last.result()
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Calls `write`; on a GPU, waits for the last write and calls `write` in the background."""
+        """Calls `write`; on a GPU, calls it in the background after the previous write."""
         if is_gpu(self._run.ranks.device):
             self.wait()
             self._last = self._thread.submit(write)
@@ -97,7 +97,7 @@ class CheckpointWriter:
 def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
     """Raises Stopped if a rank received a stop signal.
 
-    Before that, all ranks wait until the main process has saved the step.
+    If so, all ranks first wait until the main process has saved the step.
 
     Args:
         signal_number: the number of the stop signal, or 0 if no rank received a stop signal. All
