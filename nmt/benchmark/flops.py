@@ -72,7 +72,8 @@ def quadratic_length(model: Model, vocabulary_size: int) -> float:
 def _of_source(model: Model) -> int:
     """Returns the multiply-adds per source token.
 
-    The keys and values that cross-attention projects from the encoder's output are included.
+    The count includes the projection of the encoder's output to keys and values for
+    cross-attention.
     """
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d

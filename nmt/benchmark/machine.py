@@ -63,7 +63,7 @@ class Ceilings:
 def model_products(
     model: Model, vocabulary_size: int, rows: int, *, gradients: bool
 ) -> list[Product]:
-    """Returns a model's products of activations and weight matrices, without duplicate shapes.
+    """Returns a model's matrix products of activations and weights, one product per shape.
 
     Args:
         rows: the number of tokens, which is the number of rows of the activations.

@@ -31,7 +31,7 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.step import StepResult, optimizer_step
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
-# A CUDA graph contains all forward and backward passes of a micro-batch.
+# A CUDA graph contains the forward pass, the loss and the backward pass of a micro-batch.
 _REPLAYED_PARTS = ("data", "passes", "optimizer")
 _WARM_UP = 2  # number of untimed steps
 _FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timings, target total time
@@ -76,20 +76,20 @@ class TrainingSpeed:
 
     @property
     def flops_per_second(self) -> float:
-        """The median FLOPs per second over the timed groups of steps."""
+        """The median number of FLOPs per second over the timed groups of steps."""
         return statistics.median(each.flops / each.seconds for each in self.timed.kept)
 
     @property
     def tokens_per_step(self) -> float:
-        """The median number of tokens per step and side (source or target), including padding.
+        """The number of tokens per step, including padding, averaged over source and target.
 
-        The median is taken over the timed groups of steps.
+        The value is the median over the timed groups of steps.
         """
         return statistics.median(each.computed_tokens / each.number / 2 for each in self.timed.kept)
 
     @property
     def parts(self) -> dict[str, float]:
-        """The time of each part of a step in seconds.
+        """The time in seconds that each part of a step takes.
 
         The times are scaled so that their sum is the median step time.
         """
@@ -286,13 +286,13 @@ class _Clock:
 
     @contextmanager
     def watching(self, loss: TransformerLoss) -> Iterator[None]:
-        """Records the ends of the forward pass, loss and backward pass of each micro-batch.
+        """Records when the forward pass, loss and backward pass of each micro-batch end.
 
-        If the passes are replayed as a CUDA graph, only the end of all passes is recorded.
-        The remaining time of a step is attributed to the "optimizer" part, which zeroes the
-        gradients, computes and checks their norm, and updates the weights. The backward pass ends
-        with the gradient of the embedding matrix, because both the encoder's input and the loss
-        contribute to this gradient.
+        If a CUDA graph replays the passes, only the end of the replay is recorded. The remaining
+        time of a step is attributed to the "optimizer" part, which zeroes the gradients, computes
+        and checks their norm, and updates the weights. The backward pass ends with the gradient of
+        the embedding matrix, because both the encoder's input and the loss contribute to this
+        gradient.
         """
         if loss.graphs:
             self._parts, replay = _REPLAYED_PARTS, loss.graphs.replay

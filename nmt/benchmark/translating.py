@@ -1,9 +1,9 @@
 """Times translation with the `Translator` that `nmt translate` uses.
 
-The workload consists of random sentences or of the sentences of a text. While random sentences are
-translated, EOS is suppressed, so that each translation is as long as its source. The amount of work
-for random sentences therefore depends neither on the weights nor on the machine. While a text is
-translated, the model generates EOS as usual.
+The workload consists of random sentences or of the sentences of a text. For random sentences, EOS
+is suppressed, so that each translation is as long as its source. The amount of work therefore
+depends neither on the weights nor on the machine. For the sentences of a text, EOS is not
+suppressed.
 """
 
 import statistics
@@ -71,9 +71,8 @@ def benchmark_translation(
             created.
         input: a text file to translate, with one sentence per line, or None to translate random
             sentences.
-        sentences: the number of sentences to translate. If `sentences` is None, the whole text is
-            translated. If `input` is also None, 200 random sentences are translated on a CPU, and
-            3,003 on a GPU.
+        sentences: the number of sentences to translate. The default is the whole text or, without a
+            text, 200 random sentences on a CPU and 3,003 on a GPU.
         picture: the path of an SVG file for a bar chart of the result, or None for no chart.
         note: called with each progress message.
 
@@ -222,7 +221,7 @@ def random_transformer(
 def forced(transformer: Transformer, config: Config) -> Translator:
     """Returns a translator that takes token ids instead of text and never generates EOS.
 
-    Each translation is one token longer than its source text, whose EOS is not counted.
+    Each translation has one token more than its source text without EOS.
     """
     transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})
@@ -249,7 +248,8 @@ class Pass:
 def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
     """Times the translation of all sentences and of one sentence.
 
-    The second returned value is the largest batch size.
+    Returns:
+        A part of the benchmark's result, and the largest batch size.
     """
     note(f"Warming up with {len(work.sentences):,} sentences.")
     warm, _ = _pass(work, gate)
@@ -315,7 +315,7 @@ def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
 def _milliseconds_per_step(work: Work, gate: Gate) -> dict[str, float]:
     """Returns the time per decoding step in milliseconds for each of two batch sizes.
 
-    The time per decoding step includes a proportional part of the encoder's time.
+    The time includes the encoder's time, which is divided evenly among the decoding steps.
     """
     steps = len(work.one.split()) + 1
     found = {}

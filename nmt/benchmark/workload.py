@@ -1,4 +1,4 @@
-"""Creates random benchmark workloads from token ids, with realistic sentence lengths.
+"""Creates random sentences of token ids for benchmarks, with realistic sentence lengths.
 
 Sentence lengths include EOS. Source lengths follow a lognormal distribution with mean 25 and sigma
 0.6, and are clipped to the range from 3 to 100 tokens. A target is exp(x) times as long as its

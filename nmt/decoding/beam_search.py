@@ -414,9 +414,8 @@ class _Beams:
     def _judge(self, ends: NDArray[np.bool_], n: int, best: NDArray[np.float32]) -> None:
         """Marks the sentences whose search is done after n tokens."""
         bounds = best / self.best_penalties[self.in_batch]  # (b,)
-        done = (
-            bounds <= self.finished["score"][self.in_batch, -1]
-        )  # also true if no hypothesis is live: -inf <= -inf
+        # If no hypothesis is live, and fewer than n_best are finished, both sides are -inf.
+        done = bounds <= self.finished["score"][self.in_batch, -1]
         if self.beam == 1:
             done |= ends[:, 0]
         at_limit = (n >= self.max_lengths[self.in_batch]) & ~self.done[self.in_batch]

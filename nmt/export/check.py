@@ -1,4 +1,4 @@
-"""Compares greedy translations of random sentences by an exported model and by the original."""
+"""Compares an exported model with the original by greedy translations of random sentences."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def import_marian(
 
 
 def _settings(checkpoint: Path) -> _Settings:
-    """Reads config.json, and the beam size in generation_config.json if there is one.
+    """Reads config.json, and the beam size from generation_config.json if that file exists.
 
     Raises:
         InputError: nmt does not support a setting of the checkpoint. The message has one line per

@@ -77,7 +77,7 @@ def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
 def _through_word(whole: str, prefix: str, least: str) -> str:
     """Returns the beginning of `whole`, up to the end of the first word after `prefix`.
 
-    The returned text is never shorter than `least`.
+    The returned text has at least as many characters as `least`.
     """
     word = _WORD.match(whole, len(prefix))
     return whole[: max(word.end() if word else len(prefix), len(least))]

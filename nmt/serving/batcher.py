@@ -97,8 +97,8 @@ class Batcher:
     """A request queue with one thread per model process.
 
     If a model process is killed, the batcher starts a replacement. If the replacement cannot be
-    started, the batcher tries again at growing intervals. A replacement is not used if it finds a
-    different model on disk.
+    started, the batcher tries again at growing intervals. A replacement is rejected if the model on
+    disk has changed.
 
     Args:
         processes: functions that create model processes, one function per model process. Each
@@ -384,14 +384,15 @@ class Batcher:
     def _next(self, process: ModelProcess, patience_s: float) -> list[_Item] | _Work | None:
         """Waits until the queue contains work for a model process, then removes and returns it.
 
-        Clients that have received a response usually send their next requests immediately. The
-        next batch is therefore delayed briefly, until a proportional part of these requests has
-        arrived. Without this delay, the first of these requests would be translated alone, and the
-        others would have to wait.
+        Clients that have received a response usually send their next requests immediately. The next
+        batch is therefore delayed briefly, until the queue contains the process's share of the
+        requests: the number of requests when the last batch was formed, divided by the number of
+        model processes. Without this delay, the first request to arrive would be translated alone,
+        and the others would have to wait.
 
         Returns:
-            Either a batch of texts or a request to call a function. None means that the process
-            has exited or that the server is stopping.
+            A batch of texts or a request to call a function, or None if the process has exited or
+            the server is stopping.
         """
         while True:
             with self._changed:
@@ -424,7 +425,8 @@ class Batcher:
 
         All texts in the batch have the given search options. The batch is chosen from a pool that
         contains a limited number of texts per request, so that a long request does not block other
-        requests. Afterwards, the request at the head of the queue is moved to the end.
+        requests. When the batch has been formed, the request at the head of the queue is moved to
+        the end.
         """
         alike = [work for work in self._waiting if not work.call and work.options == options]
         share = max(_SHARE, _POOL // len(alike))
@@ -490,7 +492,7 @@ class Batcher:
     def _sharing(self, batch: Sequence[_Item] = ()) -> int:
         """Returns the number of processes among which the CPU cores are divided.
 
-        The number is 1 if there is only one request, so that this request can use all cores.
+        If there is only one request, returns 1, so that this request can use all cores.
         """
         is_alone = self._busy == 1 and _requests(batch) < 2 and not self._waiting
         return 1 if is_alone else len(self._threads)

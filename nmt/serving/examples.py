@@ -40,10 +40,10 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
           characters, and at least one byte token.
         * "order": the translations of two source words are in reverse order and at least 3 words
           apart.
-        * "ambiguous": every token of the translation has a probability of at least 0.3. The
-          difference between the probability of the token with the lowest probability and the
-          probability of the most likely other token at the same position is at most 0.1. Both of
-          these tokens begin a word.
+        * "ambiguous": every token of the translation has a probability of at least 0.3. At the
+          position of the token with the lowest probability, the probability of the most likely
+          alternative differs from this lowest probability by at most 0.1. Both the token and its
+          alternative begin a word.
     """
     sources = [text for text in dict.fromkeys(sources) if 3 <= len(text.split()) <= _LONGEST]
     found = translator.translate(sources, SearchOptions(align=True))

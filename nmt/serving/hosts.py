@@ -1,9 +1,9 @@
 """Checks the Host headers of requests, to prevent DNS rebinding attacks.
 
 In a DNS rebinding attack, a browser on this machine opens a malicious web page, whose host name is
-then resolved to 127.0.0.1. From then on, the browser sends the page's requests to the server on
-this machine, and the page can read the responses. The server can detect the attack, because the
-Host header of these requests still contains the malicious page's host name.
+then resolved to 127.0.0.1. The browser therefore sends the page's requests to the server on this
+machine, and the page can read the responses. The server can detect the attack, because the Host
+header of these requests still contains the malicious page's host name.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Computes what the page's microscope shows: tokens, attention weights and steps of the search."""
+"""Computes what the page's microscope shows: tokens, attention weights and search steps."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
@@ -81,8 +81,8 @@ def sentence_ids(translator: Translator, name: str, text: str) -> list[int]:
     """Returns the token ids of a text, without EOS.
 
     Args:
-        name: the name of the argument that contains `text`. The name is "text" for a source
-            sentence, and "target" or "prefix" for a translation.
+        name: the name of the argument that contains `text`: "text" for a source sentence, and
+            "target" or "prefix" for a translation.
 
     Raises:
         ArgumentError: `text` is too long, or `text` is a source sentence without tokens.
@@ -200,8 +200,8 @@ def search_tree(
           with the `step` and the `index` of its EOS, its `length` in tokens, its `log_probability`,
           its `score` and its `text`.
         * `best`: an object with the `text`, the `score` and the `log_probability` of the
-          translation. The value of its key `finished` is false if the translation was truncated at
-          the maximum length.
+          translation. The object also has the key `finished`, whose value is false if the
+          translation was truncated at the maximum length.
 
     Raises:
         ArgumentError: `text` is empty or too long, or another argument is invalid.

@@ -35,7 +35,7 @@ class AbandonedError(Exception):
 
 
 class EndedError(InputError):
-    """Raised if the model process has exited, so that its current work is lost."""
+    """Raised if the model process has exited; its current work is lost."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -125,8 +125,8 @@ class ModelProcess:
         """Calls `Translator.n_best` in the model process and returns the result.
 
         Args:
-            is_wanted: called at short intervals. If the function returns False, the translation is
-                abandoned.
+            is_wanted: a function that is called at short intervals. If it returns False, the
+                translation is abandoned.
 
         Raises:
             AbandonedError: `is_wanted` returned False.

@@ -30,8 +30,8 @@ class PageFiles:
     def read(cls) -> "PageFiles":
         """Reads the source files, inlines styles and scripts in index.html, and bundles modules.
 
-        Each dynamically imported module becomes a separate file. This file also contains the
-        modules that the dynamically imported module imports, unless index.html contains them.
+        Each dynamically imported module is bundled in a separate file with the modules that it
+        imports. Modules that index.html or an earlier file contains are omitted.
         """
         sources = {
             entry.name: entry.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Adds limits on time, on size and on the number of connections to uvicorn's HTTP protocol.
+"""Extends uvicorn's HTTP protocol with limits on time, size and the number of connections.
 
 By itself, uvicorn limits only how long a connection may be idle between requests. This module also
 limits the time until a request is complete, the size of a request's headers, the time that a client
@@ -126,10 +126,10 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def _expect(self, what: str) -> None:
-        """Sets a deadline for the event `what`, after which the connection is aborted.
+        """Aborts the connection unless the event `what` happens before a deadline.
 
-        If there already is a deadline for this event, it remains unchanged. The application has a
-        shorter time limit, after which it rejects a slow request with status 408.
+        An existing deadline for the event remains unchanged. The application's own time limit is
+        shorter: when it is exceeded, the application rejects the request with status 408.
         """
         if what not in self._deadlines:
             self._deadlines[what] = self.loop.call_later(

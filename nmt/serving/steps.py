@@ -57,8 +57,8 @@ def steps(
         text: one sentence.
         target: the translation of `text`, which is tokenized like training text.
         side: "source" for a token in the encoder, or "target" for a token in the decoder.
-        token: the index of a source token in the encoder, or the index of the predicted target
-            token in the decoder. At this index, the decoder's input is the preceding target token.
+        token: the index of a token in the source or in the target. In the decoder, this index
+            identifies the predicted token, and the input token is the preceding target token.
 
     Returns:
         An object with these keys:
@@ -167,7 +167,7 @@ def _attention(
     """Returns the intermediate results of one head of an attention sub-layer.
 
     Returns:
-        An object with the keys of the object that `_wrapped` returns, and with these keys:
+        The object that `_wrapped` returns, with these additional keys:
 
         * `query`: the query vector of the token, of shape (K).
         * `keys`: the key vectors, of shape (S, K).
@@ -208,7 +208,7 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -
     """Returns the intermediate results of the feed-forward sub-layer.
 
     Returns:
-        An object with the keys of the object that `_wrapped` returns, and with these keys:
+        The object that `_wrapped` returns, with these additional keys:
 
         * `units`: the activations of the inner layer after ReLU, of shape (d_ff).
         * `active`: the number of units with a positive activation.
@@ -234,7 +234,7 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
         * `output`: the output vector of the sub-layer.
         * `sum`: the sum of `before` and `output`.
         * `mean` and `deviation`: the mean and the standard deviation of the normalization's input.
-          The input is `sum` in a post-norm layer, and `before` in a pre-norm layer.
+          The normalization's input is `sum` in a post-norm layer, and `before` in a pre-norm layer.
         * `standardized`: the normalization's input minus `mean`, divided by `deviation`.
         * `gain` and `bias`: the parameter vectors of the normalization.
         * `normalized`: the normalization's output (`standardized` times `gain` plus `bias`).
@@ -269,8 +269,8 @@ def _output(translator: Translator, hidden: Tensor, written: int) -> JSON:
         * `log_sum`: the logarithm of the sum of exp(logit) over the vocabulary.
         * `smoothing`: the value of epsilon with which label smoothing is applied in training.
         * `vocabulary`: the number of tokens in the vocabulary.
-        * `target`: the probability of the target token in the label-smoothed target distribution,
-          which is (1 - smoothing) + smoothing / vocabulary.
+        * `target`: (1 - smoothing) + smoothing / vocabulary, which is the probability of the target
+          token in the label-smoothed target distribution.
     """
     logits = translator.transformer.logits(hidden).float()
     logs = logits.log_softmax(-1)

@@ -85,8 +85,8 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
     """Opens a run's prepared data on every rank; the main process also sets up the run directory.
 
     Args:
-        note: a function that is called with warnings. If a run without checkpoints starts over, it
-            is also called with a message for each changed setting.
+        note: a function that is called with warnings and, if a run without checkpoints starts over,
+            with a message for each changed setting.
 
     Raises:
         InputError: the data has not been prepared or is damaged, the run directory contains a run
@@ -143,10 +143,10 @@ def refuse_unfit_directory(config: Config, note: Note) -> None:
 
 
 def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
-    """Returns `config`, in which a `training.compile` of "auto" is replaced by true or false.
+    """Returns the configuration with true or false instead of "auto" for `training.compile`.
 
-    In a new run, layers are compiled if a GPU is available. This choice is stored in the run
-    directory and does not change when the run is resumed on a different device.
+    In a new run, layers are compiled if a GPU is available. The choice to compile layers or not is
+    stored in the run directory and does not change when the run is resumed on a different device.
     """
     if config.training.compile != "auto":
         return config
@@ -165,7 +165,7 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
 
     Args:
         start: the checkpoint to restore, or None for a new run. To free memory, the tensors are
-            removed from the checkpoint after they have been restored.
+            removed from `start` after they have been restored.
         note: a function that is called with messages about the model to fine-tune.
 
     Raises:
@@ -200,10 +200,10 @@ def be_deterministic(wanted: bool) -> None:
 
 
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
-    """Returns a Transformer with the weights with which training starts or continues.
+    """Returns a Transformer with the weights from which training starts or continues.
 
     The weights are restored from `start` or copied from the model to fine-tune. If there is neither
-    a checkpoint nor such a model, the weights are random.
+    a checkpoint nor a model to fine-tune, the weights are random.
     """
     transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:

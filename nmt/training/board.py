@@ -36,7 +36,7 @@ class Board:
         threading.excepthook = self._former_hook
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
-        """Suppresses tracebacks of TensorBoard's thread; the next write raises the error."""
+        """Suppresses tracebacks of TensorBoard's thread, whose errors the next write raises."""
         if not type(failure.thread).__module__.startswith("tensorboard."):
             self._former_hook(failure)
 

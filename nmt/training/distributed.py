@@ -1,9 +1,9 @@
 """Manages a run's process groups, the communication between ranks, and stop requests.
 
 torchrun sets the environment variables RANK, LOCAL_RANK and WORLD_SIZE. If these variables are not
-set, the run has one process. To make the same decisions, such as when to stop, ranks use only
-values that are the same on all ranks. If several ranks raise the same error, only the lowest of
-these ranks prints it.
+set, the run has one process. Decisions such as when to stop depend only on values that are the same
+on all ranks, so that all ranks make the same decisions. If several ranks raise the same error, only
+the lowest of these ranks prints it.
 """
 
 import os
@@ -153,7 +153,7 @@ class Ranks:
     def refuse_different(self, value: object, name: str) -> None:
         """Raises InputError if `value` is not the same on all ranks.
 
-        The ranks have different values, for example, if their machines do not share a file system.
+        Ranks can have different values if, for example, their machines share no file system.
 
         Args:
             name: a description of the value for the error message.
@@ -298,9 +298,9 @@ def _master() -> tuple[str, int]:
 def _await_master(timeout_s: int) -> None:
     """Waits until the main process accepts connections.
 
-    If this process is the main process, it waits only until its host name can be resolved. torch
-    could also wait for the connection, but it prints about forty lines of internal details if it
-    cannot connect.
+    On the main process itself, this function waits only until the host name can be resolved. torch
+    is not used for waiting, because it prints about forty lines of internal details if it cannot
+    connect.
 
     Raises:
         OSError: no connection was accepted before the timeout, or the host name could not be
@@ -329,8 +329,9 @@ def _await_master(timeout_s: int) -> None:
 def _refuse_mute(master: tuple[str, int], timeout_s: int) -> None:
     """Raises OSError if the program at the main process's address does not answer.
 
-    A program other than torch may be listening at the address. Because torch may wait forever for
-    an answer from such a program, without handling signals, a separate thread waits for the answer.
+    A program other than torch may be listening at the address. If that program does not answer,
+    torch may wait forever without handling signals. Therefore a separate thread waits for the
+    answer.
     """
     answered = threading.Event()
 

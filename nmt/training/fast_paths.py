@@ -140,7 +140,10 @@ def _first_micro_batch(run: Run, step: int, path: FastPath) -> Batch:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A micro-batch's loss and gradient norms per target token, or the errors of these values."""
+    """The loss and the gradient norms of a micro-batch, per target token.
+
+    `Reference.errors` contains the error of the loss and the norms of the gradients' errors.
+    """
 
     loss: float
     gradients: dict[str, float]  # gradient norm by parameter name
@@ -158,7 +161,8 @@ class Reference:
     Attributes:
         exact: the loss and the gradient norms in fp32.
         gradients: the fp32 gradient of each parameter, by parameter name, in host memory.
-        errors: the differences between the reference results in the run's precision and in fp32.
+        errors: the errors of the reference implementation in the run's precision, with the fp32
+            results as the exact values.
     """
 
     exact: _Measured
@@ -184,14 +188,17 @@ class Reference:
         """Returns the reason why the model's execution path is rejected, or None if it is accepted.
 
         The first check lowers the probability of dropout to almost 0, and compares the loss and
-        each parameter's gradient with their fp32 reference values without dropout. Dropout is not
-        switched off, because the compiler would then fuse other operations than in training. An
-        error may be at most twice the reference implementation's own error in the run's precision,
-        plus `_TOLERANCE` times the size of the fp32 value. The size of a gradient is its norm plus
-        one hundredth of the total norm of all gradients. The second check uses the configured
-        probability of dropout, for which layers are compiled separately. Because the dropout masks
-        of execution paths differ, the second check requires only finite gradients and a loss
-        between half and twice the fp32 loss.
+        each parameter's gradient with the values that the reference implementation computes in fp32
+        without dropout. Dropout is not switched off, because the compiler would then fuse
+        operations differently than in training. The limit for an error is twice the error of the
+        reference implementation in the run's precision, plus `_TOLERANCE` times the size of the
+        fp32 value. The size of a gradient is its norm plus one hundredth of the total norm of all
+        gradients.
+
+        The second check uses the configured probability of dropout, because layers are compiled
+        separately for each probability. Because the dropout masks of execution paths differ, the
+        second check requires only that the gradients are finite and that the loss is between 0.5
+        and 2 times the fp32 loss.
 
         Raises:
             InputError: memory ran out.
@@ -255,7 +262,7 @@ class Reference:
 
 @contextmanager
 def _almost_without_dropout(module: nn.Module) -> Iterator[None]:
-    """Lowers positive dropout probabilities to `_LEAST_DROPOUT` in the body of the `with`."""
+    """Lowers positive dropout probabilities to `_LEAST_DROPOUT` during a `with` statement."""
     before = {each: each.p for each in module.modules() if isinstance(each, Dropout) and each.p > 0}
     for each in before:
         each.p = _LEAST_DROPOUT

@@ -2,9 +2,10 @@
 
 A training step of the base model launches about a thousand kernels. If a step has few tokens or the
 host is slow, the GPU finishes each kernel before the host has launched the next one. A CUDA graph
-launches all kernels of a forward and backward pass at once, but requires micro-batches of a fixed
-shape, which only compiled layers have (see `fixed_shape`). Results do not depend on whether CUDA
-graphs are used, because the kernels are the same.
+launches all kernels of a forward and backward pass at once, but only for micro-batches of the shape
+with which it was captured. Graphs are therefore used only with compiled layers, for which
+micro-batches have a fixed shape (see `fixed_shape`). Results do not depend on whether CUDA graphs
+are used, because the kernels are the same.
 """
 
 import sys
@@ -46,8 +47,8 @@ class GradientGraphs:
         """Creates an object without graphs.
 
         Args:
-            parameters: the model's parameters, all on the same GPU. A graph adds to the tensors in
-                their `grad` attributes. These tensors must therefore be zeroed instead of replaced.
+            parameters: the model's parameters, all on the same GPU. A graph adds gradients to the
+                tensors in the `grad` attributes, so gradients must be reset to 0 in place.
         """
         self._parameters = list(parameters)
         self._captured: dict[tuple[object, ...], _Captured] = {}
@@ -66,7 +67,7 @@ class GradientGraphs:
         return self.is_possible
 
     def replay(self, batch: Batch, divisor: Tensor) -> Tensor:
-        """Adds the gradients of a micro-batch, whose shape was captured, and returns its losses.
+        """Adds the gradients of a micro-batch of a captured shape, and returns its losses.
 
         Args:
             divisor: the number by which the loss is divided, a scalar on the device.

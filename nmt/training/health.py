@@ -77,11 +77,11 @@ class Divergence:
         self._count = 0
 
     def is_diverging(self, step: int, nll: float) -> bool:
-        """Returns whether a step's loss is worse than guessing; if so, do not save a checkpoint.
+        """Returns whether a step's loss is worse than guessing.
 
-        A step's loss is computed before the step updates the weights. The checkpoint of the
-        previous step may therefore contain the first weights whose loss is worse than guessing. The
-        weights of later steps are not saved.
+        If the loss is worse than guessing, the regular checkpoint of the step is not saved. A
+        step's loss is computed before the step updates the weights, so the checkpoint of the
+        previous step may contain the first weights whose loss is worse than guessing.
 
         Args:
             nll: the negative log-likelihood of the step, in nats per target token.
@@ -103,7 +103,7 @@ class Divergence:
 
 
 def unigram_nll(shards: Sequence[Shard]) -> float:
-    """Returns the nll of predicting target tokens from their frequencies, in nats per token."""
+    """Returns the nll of predictions from token frequencies alone, in nats per target token."""
     counts = np.zeros(0, dtype=np.int64)
     for shard in shards:
         longer = max(len(counts), int(shard.target.values.max(initial=0)) + 1)
@@ -117,9 +117,8 @@ def has_learned(validation: Mapping[str, Any]) -> bool:
     """Returns whether a model has learned more than the frequencies of tokens and token pairs.
 
     The threshold of 0.8 is based on training runs of the demo. If the learning rate is too high,
-    the nll of a demo run stays at 0.84 to 1.05 times the nll of predicting tokens from their
-    frequencies, and BLEU stays at 0. Successful demo runs have a BLEU of 1 to 2 when their nll has
-    decreased to 0.75 times the nll of predicting tokens from their frequencies.
+    the nll of a demo run stays at 0.84 to 1.05 times `unigram_nll`, and BLEU stays at 0. Successful
+    demo runs have a BLEU of 1 to 2 when their nll has decreased to 0.75 times `unigram_nll`.
 
     Args:
         validation: the log.jsonl entry of a validation.
@@ -156,7 +155,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
 
 
 def too_few(averaged: int, wanted: int, run: RunDirectory) -> list[str]:
-    """Returns a list, with one warning if fewer than `wanted` checkpoints were averaged."""
+    """Returns a list that contains a warning if fewer than `wanted` checkpoints were averaged."""
     if averaged == wanted:
         return []
     return [

@@ -80,7 +80,7 @@ def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
 
 
 def shape(run: Run, micro_batches: int, is_compiled: bool) -> Shape:
-    """Returns the shape into which micro-batches are packed; compiled layers need a fixed shape.
+    """Returns the shape of packed micro-batches, which is fixed if layers are compiled.
 
     Args:
         micro_batches: the number of micro-batches per step.

@@ -152,7 +152,7 @@ class _Loop:
         return end
 
     def stop_if_asked(self, signal: int, step: int) -> None:
-        """Raises Stopped if a rank received a stop signal, after the last write has finished."""
+        """If a rank received a stop signal, waits for the last write and raises Stopped."""
         if signal:
             self._writer.wait()
         raise_if_stopped(self._run, signal, step)
@@ -228,12 +228,12 @@ class _Results:
 def _after_a_discarded_pass(
     training: Training, steps: Iterator[LoadedStep]
 ) -> Iterator[LoadedStep]:
-    """Returns an iterator over `steps`, after a backward pass whose gradients are discarded.
+    """Runs a backward pass if there are several ranks, then returns an iterator over `steps`.
 
-    DistributedDataParallel rebuilds its gradient buckets after the first backward pass. With three
-    or more ranks, the buckets determine the order in which the gradients of the ranks are added.
-    Because the first backward pass is discarded, a resumed run adds gradients in the same order as
-    an uninterrupted run.
+    The gradients of this backward pass are discarded. DistributedDataParallel rebuilds its gradient
+    buckets after the first backward pass. With three or more ranks, the buckets determine the order
+    in which the gradients of the ranks are added. Because the gradients of the first backward pass
+    are discarded, a resumed run adds gradients in the same order as an uninterrupted run.
     """
     first = next(steps)
     if training.run.ranks.world_size > 1:

@@ -145,10 +145,7 @@ def smoothed_cross_entropy(
 
 
 class TransformerLoss(nn.Module):
-    """Combines a model and its loss in one module.
-
-    This allows DistributedDataParallel to wrap the model and the loss together.
-    """
+    """Combines a model and its loss, so that DistributedDataParallel can wrap both together."""
 
     def __init__(self, transformer: Transformer, label_smoothing: float):
         super().__init__()

@@ -255,8 +255,8 @@ def restore_state(
 def skip_if_not_finite(optimizer: Optimizer, measured: Tensor) -> None:
     """Makes the optimizer skip this and all later steps if a value in `measured` is not finite.
 
-    Because the check runs on the device, the optimizer also skips steps that the host launches
-    before the host has read the values in `measured`.
+    The check runs on the device. The optimizer therefore also skips the steps that the host
+    launches before it reads the values in `measured`.
     """
     found = (~measured.isfinite().all()).float()
     former = getattr(optimizer, "found_inf", None)

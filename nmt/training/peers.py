@@ -94,10 +94,10 @@ class Peers:
     def guarded(self) -> Iterator[None]:
         """Ends the process if a rank is lost and the body of the `with` statement therefore hangs.
 
-        A GPU queues about a thousand kernel launches. When its queue is full, the next kernel
-        launch blocks the host. If the GPU is waiting for a lost rank, such a kernel launch never
-        returns. If the body raises an exception, the guard stays active, because cleaning up after
-        the exception may also hang.
+        A GPU's queue holds about a thousand kernel launches. If the queue is full, the next launch
+        blocks the host. If the GPU is also waiting for a lost rank, that launch never returns. If
+        the body raises an exception, the guard stays active, because cleaning up after the
+        exception may also hang.
         """
         if not self._guard:
             self._guard = threading.Thread(target=self._end_if_held, name="guard", daemon=True)
@@ -127,12 +127,13 @@ class Peers:
         """Returns the error that this rank should raise, given the reports of the other ranks.
 
         If this rank has an error of its own, it waits only for the reports of lower ranks, because
-        a lower rank may report the same error. When this rank then exits, ranks that are waiting
-        for it lose their connection. If this rank only lost a connection, it waits for the reports
-        of all ranks that may still be running. Ranks that do not report are considered lost.
+        a lower rank may report the same error. Ranks that are waiting for this rank lose their
+        connection when it exits. If this rank has lost a connection but has no error of its own, it
+        waits for the reports of all ranks that may still be running. Ranks that do not report are
+        considered lost.
 
         Args:
-            error: the error of this rank, or None if this rank only lost a connection.
+            error: the error of this rank, or None if this rank has merely lost a connection.
         """
         with self._ending:
             self._guarded_since = math.inf
@@ -169,7 +170,7 @@ class Peers:
         )
 
     def _last_words(self, awaited: set[int]) -> dict[int, tuple[Status, str]]:
-        """Maps each rank that reports within 5 s to the exit status and the text of its report."""
+        """Returns the exit status and the text of each report that arrives within 5 s, by rank."""
         deadline = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < deadline:
             if self._store.check([str(rank) for rank in awaited - self.gone()]):

@@ -87,9 +87,9 @@ class RunLog:
     def elapsed_s(self) -> float:
         """Returns the training time so far in seconds, including validation and saving.
 
-        In a resumed run, the training time continues from the value in the checkpoint. It does not
-        include the time during which the run was stopped. Steps that are repeated because they were
-        not saved are counted only once.
+        In a resumed run, the training time continues from the value in the checkpoint. Time during
+        which the run was stopped does not count. Steps that are repeated because they were not
+        saved are counted only once.
         """
         return time.monotonic() - self._began
 

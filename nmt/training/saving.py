@@ -64,12 +64,12 @@ class CheckpointWriter:
             self._write(partial(self._save, Checkpoint(weights, states, state)))
 
     def record_state(self, state: State) -> None:
-        """Replaces the training state in an existing checkpoint, after a validation at its step."""
+        """Replaces the training state in the checkpoint of a step that has been validated."""
         if self._run.ranks.is_main:
             self._write(partial(checkpoints.record_state, self._run.directory, state))
 
     def check(self) -> None:
-        """Re-raises the exception of the last write if the last write has already failed."""
+        """Re-raises the exception of the last write if that write has failed by now."""
         if self._last and self._last.done():
             self.wait()
 
@@ -80,7 +80,7 @@ class CheckpointWriter:
             last.result()
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Calls `write`; on a GPU, the background thread calls it after the previous write."""
+        """Calls `write`; on a GPU, calls it in the background after the previous write."""
         if is_gpu(self._run.ranks.device):
             self.wait()
             self._last = self._thread.submit(write)
@@ -95,7 +95,9 @@ class CheckpointWriter:
 
 
 def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
-    """Raises Stopped if a rank received a stop signal, once the main process has saved the step.
+    """Raises Stopped if a rank received a stop signal.
+
+    If so, all ranks first wait until the main process has saved the step.
 
     Args:
         signal_number: the number of the stop signal, or 0 if no rank received a stop signal. All

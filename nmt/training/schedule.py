@@ -7,8 +7,8 @@ def learning_rate(config: Config, step: int) -> float:
     """Returns the learning rate of a step (see `inverse_square_root`); steps are counted from 1.
 
     If `training.decay_after` is N, the learning rate rises during the warm-up to the peak that
-    Eq. 3 of the paper gives for N warm-up steps. It then stays constant until step N, and decays as
-    in Eq. 3 after step N.
+    Eq. 3 of the paper gives for N warm-up steps. The learning rate then stays at this peak until
+    step N, and decays as in Eq. 3 after step N.
     """
     training, d_model = config.training, config.model.d_model
     warmup, hold, factor = (
@@ -37,7 +37,7 @@ def inverse_square_root(step: int, d_model: int, warmup_steps: int, factor: floa
 
     Args:
         step: the number of the optimizer step, counted from 1.
-        factor: a multiplier for the learning rate, which is 1 in the paper.
+        factor: a multiplier for the learning rate (1 in the paper).
 
     Raises:
         ValueError: `step` is less than 1.

@@ -21,7 +21,7 @@ from nmt.training.saving import CheckpointWriter
 
 
 def train(config: Config, note: Note) -> Path:
-    """Starts or resumes the run that `config` describes, using its prepared data (see `prepare`).
+    """Starts or resumes the run that `config` describes, with data from `nmt prepare`.
 
     Args:
         note: a function that is called with each message for the user.

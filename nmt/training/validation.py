@@ -46,7 +46,7 @@ class Validation:
     samples: list[Sample]
     chrf: float = 0.0
     chrf_signature: str = ""
-    unigram_nll: float = 0.0  # nll of predicting from token frequencies (see `health`)
+    unigram_nll: float = 0.0  # nll of predictions from token frequencies alone
     attention: bytes | None = None  # see `_attention`; only on the main process
 
     @property
@@ -123,12 +123,11 @@ def validate(
 ) -> Validation | None:
     """Measures the loss, BLEU and chrF on the validation data, which is divided among the ranks.
 
-    Sources are translated in the same way as by `nmt translate`, with the decoding settings in
-    `config`.
+    Sources are translated as in `nmt translate`, with the decoding settings in `config`.
 
     Args:
         copy: the object that provides the translator. All validations of a run must use the same
-            object.
+            `InferenceCopy`.
         target_symbols: see `Translator.of`.
 
     Returns:
@@ -225,8 +224,7 @@ def _losses(
 ) -> list[float]:
     """Computes the loss on the references of `pairs`, without loss weights.
 
-    If the model has learned positions, pairs with more tokens than the model has positions are
-    skipped.
+    Pairs that are too long for the model's learned positions are skipped.
 
     Returns:
         Three numbers: the smoothed loss and the nll, both in nats and summed over target tokens,
