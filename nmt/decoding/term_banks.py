@@ -91,7 +91,7 @@ class Terms:
         return State(unmet[:at] + unmet[at + 1 :], (), ended, stops)
 
     def bank(self, state: State) -> int:
-        """Returns a hypothesis's bank, which is the number of term tokens that it contains."""
+        """Returns a hypothesis's bank, which is the number of term tokens in the hypothesis."""
         return self.tokens - sum(map(len, state.unmet)) + len(state.partial)
 
     def next_tokens(self, state: State, is_last: bool) -> list[int]:

@@ -86,7 +86,7 @@ def analyze(
     Args:
         counting: the options for computing BLEU.
         found: the model. Word frequencies are counted in its training data.
-        translator: the loaded model `found`, whose calibration is measured. If `found` or
+        translator: the same model, loaded, for measuring its calibration. If `found` or
             `translator` is None, the analysis contains neither word frequencies nor calibration.
 
     Raises:

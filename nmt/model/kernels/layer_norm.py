@@ -12,8 +12,8 @@ class LayerNorm(nn.LayerNorm):
 
     On a GPU, autocast would convert the input and the output of torch's LayerNorm to fp32, and save
     the fp32 input for the backward pass. A training step of the base model would take 0.7 GiB more
-    memory with this fp32 input. The kernels always compute the mean and the variance in fp32, with
-    and without autocast.
+    memory with these conversions. The kernels always compute the mean and the variance in fp32,
+    with and without autocast.
     """
 
     def initialize_weights(self, generator: torch.Generator) -> None:
