@@ -6,10 +6,10 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # from glibc's malloc.h
 
 
 def keep_freed_memory() -> None:
-    """Makes glibc keep freed memory for later tensors instead of returning it to the kernel.
+    """Makes glibc keep freed memory for later tensors instead of returning it to the system.
 
-    By default, glibc maps every memory block above about 128 KiB separately, and the kernel zeroes
-    the pages of the block each time. On 2 cores, zeroing these pages took 10 to 20% of the time of
+    By default, glibc maps every memory block above about 128 KiB separately, and Linux zeroes the
+    pages of the block each time. On 2 cores, zeroing these pages took 10 to 20% of the time of
     a small model's training step. If the C library is not glibc, this function does nothing.
     """
     try:

@@ -58,8 +58,8 @@ class InputError(Exception):
     This is the base class of all errors that are reported without a traceback.
 
     Args:
-        problem, others: messages about one or more problems. Each message states a problem, its
-            location and then the remedy. The function `one_line` is applied to each message.
+        problem, others: one or more messages, each about one problem. A message states the problem,
+            its location and then the remedy. The function `one_line` is applied to each message.
     """
 
     status: int = Status.INPUT
@@ -72,7 +72,7 @@ class InputError(Exception):
         return "\n".join(self.problems)
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the problems. A subclass may rename parameters according to `names`."""
+        """Returns the messages, in which a subclass may rename parameters according to `names`."""
         return self.problems
 
 
@@ -104,12 +104,12 @@ class ArgumentError(InputError):
 
 
 class SettingError(InputError):
-    """Raised if a file that a setting names cannot be used.
+    """Raised if a file that is named in a setting cannot be used.
 
     Args:
         key: the key of the setting, such as ("data", "train", 0).
-        problems: messages about one or more problems. Each message is prefixed with the key and a
-            colon.
+        problems: one or more messages, each about one problem. Each message is prefixed with the
+            key and a colon.
     """
 
     def __init__(self, key: tuple[str | int, ...], *problems: str):
@@ -148,7 +148,7 @@ class ExportError(InputError):
 
 
 class LastingError(InputError):
-    """Raised if an undamaged file cannot be used. No older file may be used in its place."""
+    """Raised if an undamaged file cannot be used. Callers must not use an older file instead."""
 
 
 class DeniedError(LastingError, StorageError):
@@ -192,7 +192,7 @@ class Stopped(BaseException):
 
 
 def of_system(error: OSError) -> InputError:
-    """Converts an operating-system error to an InputError of the class that matches its cause."""
+    """Converts an operating-system error to the kind of InputError that matches its cause."""
     what = str(error.strerror or error) + (f": {error.filename}" if error.filename else "")
     if is_out_of_memory(error):
         return LastingError(f"{what}. Free up memory, or use a machine with more memory.")

@@ -1,6 +1,6 @@
 """Contains the settings and results that the paper states.
 
-No other module repeats these settings and results.
+Other modules import these settings and results instead of repeating them.
 
 The paper is Vaswani et al. (2017), https://arxiv.org/abs/1706.03762. The settings in this module
 have the same names as in a configuration file. The paper states neither confidence intervals nor
@@ -60,7 +60,7 @@ TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
 
 @dataclass(frozen=True)
 class OtherSystem:
-    """A system in Table 2 that is not one of the paper's models, with its newstest2014 results."""
+    """A system in Table 2 other than the paper's models, with its newstest2014 results."""
 
     name: str
     source: str

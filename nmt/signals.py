@@ -52,7 +52,7 @@ def handled_by(handler: Handler, signals: Sequence[signal.Signals] = STOP) -> It
 
 @contextmanager
 def stoppable(message: str) -> Iterator[None]:
-    """Makes stop signals raise Stopped with `message` in the body of the `with` statement.
+    """Makes stop signals raise Stopped while the body of the `with` statement runs.
 
     If a signal arrives during an import, the exception is raised after the import. Otherwise, some
     packages that are written in C would replace the exception or abort the process.

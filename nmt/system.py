@@ -1,7 +1,7 @@
 """Wraps Linux features for which other systems need a fallback or an error message.
 
-`nmt` is tested only on Linux. It also needs POSIX functions, which macOS provides. Windows lacks
-these functions, so `nmt` reports an error on Windows.
+`nmt` is tested only on Linux. macOS also provides the POSIX functions that `nmt` needs. Windows
+lacks some of these functions, so `nmt` reports an error on Windows.
 """
 
 import os

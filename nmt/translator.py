@@ -296,8 +296,8 @@ class Translator:
 
         Args:
             text: one text, or a list of texts.
-            document: if True, each text is treated as a document: its lines are preserved, and each
-                line is translated sentence by sentence. See `nmt.documents.documents`.
+            document: whether each text is a document, whose lines are preserved and translated
+                sentence by sentence. See `nmt.documents.documents`.
             prefix, progress: see `n_best`.
             settings: fields of `SearchOptions`, which override the same fields of `options`.
         """
@@ -365,7 +365,7 @@ class Translator:
         prefix: str | Sequence[str] = "",
         progress: Progress | None = None,
     ) -> list[list[Translation]]:
-        """Returns up to `n_best` different translations of each sentence, best translation first.
+        """Returns up to `n_best` distinct translations of each sentence, best translation first.
 
         If a source has k tokens, excluding EOS, its translation has at most
         k + decoding.max_extra_length tokens, including EOS. The translation of a sentence without
@@ -377,15 +377,15 @@ class Translator:
         best translations of its parts.
 
         With `options.sample`, the translations are independent samples and may be equal. With
-        `options.mbr`, the score of a translation is its mean chrF (0 to 100) with all samples as
-        references.
+        `options.mbr`, the score of a translation is the mean of its chrF scores (0 to 100) against
+        each of the samples.
 
         Args:
             sentences: the texts to translate, which are normalized in the same way as the training
                 data.
-            options: the search options. `batch_tokens` limits the size of a batch, which is the
-                number of source tokens, including padding, plus the number of tokens in `beam`
-                translations of maximum length per source. If a single sentence exceeds the limit,
+            options: the search options. `batch_tokens` limits the number of tokens in a batch:
+                the source tokens, including padding, and the tokens of `beam` translations of
+                maximum length per source. If a single sentence exceeds the limit,
                 the sentence forms a separate batch.
             prefix: one prefix for all translations, or a list with one prefix per sentence. An
                 empty string means that there is no prefix. The length, score and log-probability of

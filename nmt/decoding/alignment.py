@@ -99,8 +99,8 @@ def links(weights: NDArray[np.float32], source: Sequence[int], target: Sequence[
     Args:
         weights: the attention weights of each target token (rows) over the source tokens (columns).
             Additional rows and columns, such as the row and the column for EOS, are ignored.
-        source: (S), the index of the word that contains each source token, excluding EOS.
-        target: (T), the index of the word that contains each target token, excluding EOS.
+        source: (S), for each source token except EOS, the index of the word that contains it.
+        target: (T), for each target token except EOS, the index of the word that contains it.
     """
     if not source or not target:
         return []

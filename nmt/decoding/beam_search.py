@@ -213,11 +213,12 @@ def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Ten
     """Returns the most likely continuations of each sentence's hypotheses.
 
     Args:
-        logits: (b, W, V), the logits of the next token, which will be overwritten.
+        logits: (b, W, V), the logits of the next token. This tensor is overwritten.
         live: (b, W) fp32, the log-probability of each live hypothesis, or -inf for an unused entry.
         more: (b, W, A) int64, additional tokens with which each hypothesis is continued. If `more`
             is given, each hypothesis contributes its min(W, 64) most likely continuations and its
-            A continuations with these tokens, for a total of M candidates per sentence.
+            continuations with the A additional tokens. M is the resulting number of candidates per
+            sentence.
 
     Returns:
         An int64 tensor of shape (2, b, 2 W), or of shape (2, b, M) if `more` is given. The first
@@ -274,7 +275,7 @@ def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Returns the same values and indices, of shape (..., k), as `logits.topk(k)`.
 
     The vocabulary is divided into blocks. The k largest logits are always in the k blocks with the
-    largest maxima. On a CPU, searching only these k blocks is 3 to 5 times faster than `topk` over
+    largest maxima. On a CPU, searching only k blocks is 3 to 5 times faster than `topk` over
     the whole vocabulary.
     """
     V = logits.shape[-1]
@@ -355,7 +356,7 @@ class _Beams:
         parents: NDArray[np.int64],
         n: int,
     ) -> None:
-        """Adds the hypotheses that end at token n to their sentences' finished hypotheses."""
+        """Adds each hypothesis that ends at token n to its sentence's finished hypotheses."""
         ending = np.flatnonzero(ends.any(1) & ~self.done[self.in_batch])  # indices below b
         if not ending.size:
             return
@@ -471,8 +472,8 @@ class _Beams:
     ) -> tuple[list[int], list[float]]:
         """Reconstructs a hypothesis of n tokens by following the links back from index `place`.
 
-        Because EOS has no link, `place` is the parent of the EOS token if the hypothesis is
-        finished.
+        For a finished hypothesis, `place` is the index of the token before EOS, because EOS has no
+        link.
 
         Returns:
             The hypothesis's tokens, and its cumulative log-probability after each token except EOS.

@@ -38,7 +38,7 @@ class DecodeBufferPool:
     """
 
     def __init__(self, transformer: Transformer):
-        """Creates an empty pool. Later changes to the weights of `transformer` must be in place."""
+        """Creates an empty pool. Weights may later be changed in place, but not replaced."""
         self.transformer, self.device = transformer, transformer.embedding.device
         self._unused: list[DecodeBuffers] = []  # most recently used last
         self._capturer: Capturer | None = None

@@ -2,7 +2,7 @@
 
 With greedy search, an exported model generates the same translations as the original model. With
 beam search, the translations of an exported model and of the original model occasionally differ,
-because CTranslate2 uses another stopping rule.
+because CTranslate2 uses a different stopping rule.
 """
 
 import math
@@ -119,7 +119,7 @@ class CTranslate2Search:
     ) -> list[list[Hypothesis]]:
         """Decodes one batch, with the same results as decoding each part separately.
 
-        CTranslate2 has one length limit per batch, which is set to the highest limit of all parts.
+        CTranslate2 has one length limit per batch, which is set to the highest limit of any part.
         If a translation exceeds the limit of its part, the part is decoded again in its own batch.
         """
         alpha = options.length_penalty

@@ -29,7 +29,7 @@ _Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Glossary:
-    """A list of source terms and of the target terms that their translations must contain.
+    """Source terms, and the target terms that their translations must contain.
 
     A source term without capital letters matches regardless of case. All other source terms are
     case-sensitive. If several terms match at the same position, the longest of these terms is used.
@@ -138,9 +138,9 @@ class Glossary:
 def unmet(required: Sequence[Term], translation: str) -> list[Term]:
     """Returns the required terms that a translation does not contain often enough.
 
-    At the start of a translation, the first letter of a term may be capitalized. If a term begins
-    or ends with a symbol, as in "C++", an occurrence of the term does not count if a letter or
-    digit directly precedes or follows it.
+    At the start of a translation, the first letter of a term may be capitalized. An occurrence of a
+    term that begins or ends with a symbol, such as "C++", does not count if a letter or digit
+    directly precedes or follows the occurrence.
     """
     text, lacking = normalize(translation), []
     found = {target: _count(_words(target), text) for _, target in required}

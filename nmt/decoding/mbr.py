@@ -4,7 +4,7 @@ Minimum Bayes risk decoding selects the sample with the highest mean utility, wh
 serves both as a candidate and as a reference. The utility function is chrF (Popović, 2015) with
 sacreBLEU's default settings. The chrF of all pairs of samples is computed at once.
 
-In array shapes, N is the number of texts, and M the number of different texts.
+In array shapes, N is the number of texts, and M the number of distinct texts.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ _MAX_COUNTS = 10_000_000  # maximum number of n-gram counts in memory at once
 
 
 def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Returns each text's mean chrF (0 to 100) with all N texts as references, shape (N,)."""
+    """Returns the mean of each text's chrF scores (0 to 100) against each of the N texts, (N,)."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     times = np.bincount([numbers[text] for text in texts], minlength=len(numbers))  # (M,)
     expected = pairwise_chrf(list(numbers)) @ times / max(len(texts), 1)

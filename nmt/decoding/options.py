@@ -100,9 +100,9 @@ class SearchOptions:
 
     @classmethod
     def of(cls, options: "SearchOptions | None", settings: Mapping[str, Any]) -> "SearchOptions":
-        """Returns `options` with the fields in `settings` replaced.
+        """Returns options in which the fields in `settings` override the same fields of `options`.
 
-        If `options` is None, the fields in `settings` replace fields of the default options.
+        If `options` is None, the fields in `settings` override fields of the default options.
 
         Raises:
             ArgumentError: `options` is not a `SearchOptions` object, or `settings` contains an

@@ -134,7 +134,7 @@ def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[
     """Samples one token for each hypothesis.
 
     Args:
-        logits: (b, W, V), the logits of the next token, which will be overwritten.
+        logits: (b, W, V), the logits of the next token. This tensor is overwritten.
         numbers: (b, W), one random number in [0, 1) per hypothesis.
 
     Returns:
@@ -161,8 +161,8 @@ def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tenso
     Returns:
         Two tensors of shape (..., k): the probabilities, in descending order, and the tokens with
         these probabilities. Tokens that top-p excludes have probability 0. Without top-k and top-p,
-        the probabilities have shape (..., V) and are in vocabulary order, and None is returned
-        instead of the tokens.
+        the first tensor contains the probabilities of all tokens in vocabulary order, (..., V), and
+        the second result is None.
     """
     V = logits.shape[-1]
     top_k, top_p = min(distribution.top_k or V, V), distribution.top_p

@@ -91,16 +91,16 @@ class Terms:
         return State(unmet[:at] + unmet[at + 1 :], (), ended, stops)
 
     def bank(self, state: State) -> int:
-        """Returns a hypothesis's bank, which is the number of term tokens that it contains."""
+        """Returns a hypothesis's bank, which is the number of term tokens in the hypothesis."""
         return self.tokens - sum(map(len, state.unmet)) + len(state.partial)
 
     def next_tokens(self, state: State, is_last: bool) -> list[int]:
         """Returns the tokens that begin or continue an unmet term.
 
         If the hypothesis contains all required terms, returns EOS in two cases: at the last step,
-        and directly after a term that the next token could extend by a letter. At other steps,
-        returns no tokens for a hypothesis that contains all required terms. These rules guarantee
-        that the search finds a translation with all required terms.
+        and directly after a term that the next token could extend by a letter or digit. In all
+        other cases, returns an empty list for a hypothesis that contains all required terms. These
+        rules guarantee that the search finds a translation with all required terms.
         """
         if not state.unmet:
             return [EOS_ID] if state.ended or is_last else []
@@ -152,11 +152,12 @@ class TermBanks:
                 must be adjacent.
 
         Returns:
-            Three arrays of shape (b, 2 W) with the values, parents and tokens of the W live
-            hypotheses and of the hypotheses that end, and the argument `best` of shape (b,). `best`
-            is the highest log-probability among a sentence's live hypotheses with all required
-            terms. If no live hypothesis contains all required terms, `best` is the highest
-            log-probability among all live hypotheses of the sentence.
+            Four arrays. The first three have shape (b, 2 W) and contain the log-probabilities,
+            parents and tokens of the W live hypotheses and of the hypotheses that end at this step.
+            The fourth array, `best`, has shape (b,). For each sentence, `best` contains the highest
+            log-probability among the live hypotheses with all required terms. If no live hypothesis
+            of a sentence contains all required terms, `best` contains the highest log-probability
+            among all live hypotheses of the sentence.
         """
         is_end = tokens == EOS_ID
         banks, values = self._banks(parents, tokens), values.copy()
@@ -201,7 +202,7 @@ class TermBanks:
     def _of_states(
         self, facts: Callable[[Terms, State], tuple[int, int]], parents: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Calls `facts` for each candidate's parent; returns both results as (b, M) arrays."""
+        """Returns both results of `facts` for each candidate's parent, in two arrays (b, M)."""
         each = np.array(
             [
                 [facts(terms, state) for state in states]
@@ -212,7 +213,7 @@ class TermBanks:
         return first, second
 
     def _are_next(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Compares each candidate's token with its parent's next tokens, (b, M, A) bool."""
+        """Compares each candidate's token with the A additional tokens of its parent, (b, M, A)."""
         return np.take_along_axis(self._next, parents[..., None], 1) == tokens[..., None]
 
     def _shared_out(
@@ -239,9 +240,10 @@ class TermBanks:
 
         Args:
             parents, tokens: arrays of shape (b, W) with the parent and newest token of each
-                hypothesis that the search has kept. Both arrays contain only the sentences that
-                remain in the batch.
-            kept: the indices, in the previous batch, of the sentences that remain in the batch.
+                hypothesis that the search has kept. Sentences that have been removed from the batch
+                have no row in these arrays.
+            kept: for each remaining sentence, its index in the batch before the removal of other
+                sentences.
         """
         self.terms = [self.terms[i] for i in kept]
         self.max_lengths = [self.max_lengths[i] for i in kept]

@@ -97,7 +97,7 @@ def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
 
     The n-th translation in the result joins the n-th best translations of all parts. If a part has
     fewer than n translations, its last translation is used instead. Scores and log-probabilities
-    are summed over the parts, so the result is also sorted by score.
+    are summed over the parts. The joined list is sorted by score, like the list of each part.
     """
     parts = [part for part in parts if part[0].parts]
     if len(parts) <= 1:

@@ -1,4 +1,4 @@
-"""Analyzes scores by source length and word frequency, faulty translations, and calibration.
+"""Analyzes the translations of a test set: their scores, word accuracy, faults and calibration.
 
 docs/analysis.md defines each measure and cites its source. In this module, "word" means a token of
 sacreBLEU's BLEU tokenizer.
@@ -62,7 +62,7 @@ class Faults:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The result of analyzing a model's or another system's translations of a test set."""
+    """An analysis of the translations of a test set."""
 
     sentences: int
     length_ratio: float  # words of the translations per word of the references
@@ -85,8 +85,8 @@ def analyze(
 
     Args:
         counting: the options for computing BLEU.
-        found: the model in whose training data the word frequencies are counted.
-        translator: the loaded model `found`, whose calibration is measured. If `found` or
+        found: the model. Word frequencies are counted in its training data.
+        translator: the same model, loaded, for measuring its calibration. If `found` or
             `translator` is None, the analysis contains neither word frequencies nor calibration.
 
     Raises:

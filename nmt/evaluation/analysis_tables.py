@@ -1,4 +1,4 @@
-"""Formats an analysis as tables, which `nmt evaluate` and the report contain."""
+"""Formats an analysis as tables for `nmt evaluate` and for the report."""
 
 from nmt.evaluation.analysis import Analysis
 from nmt.evaluation.calibration import Calibration
@@ -7,7 +7,7 @@ from nmt.evaluation.table import Table
 
 
 def analysis_tables(analysis: Analysis) -> list[Table]:
-    """Formats an analysis as tables. Adds a note for each part that was not computed."""
+    """Formats an analysis as tables, and adds a note for each measure that was not computed."""
     tables = [_by_length(analysis), _faults(analysis)]
     if analysis.by_word_frequency is not None:
         rows = [

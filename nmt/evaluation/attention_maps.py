@@ -57,8 +57,8 @@ def attention_of(
     """Computes the attention weights of a model for a sentence and its translation.
 
     Args:
-        model: a translator, or the path of a model, checkpoint or run directory. A path is loaded
-            in fp32.
+        model: a translator, or the path of a model, checkpoint or run directory. If a path is
+            given, the model is loaded in fp32.
         source: the source sentence as plain text.
         target: the translation as plain text, or None to translate `source` with the model.
 
@@ -103,9 +103,9 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
     """Writes the attention weights for a sentence pair to a .png or .html file.
 
     Raises:
-        ArgumentError: `output` does not end in .png or .html or cannot be written, or `source` or
-            `target` is the name of a file.
-        InputError, NoModelError: raised by `attention_of` or `write_png`.
+        ArgumentError: `output` cannot be written, its name does not end in .png or .html, or
+            `source` or `target` is the name of a file.
+        InputError, NoModelError: see `attention_of` and `write_png`.
     """
     check_output(output)
     if output.suffix not in (".png", ".html"):
@@ -152,7 +152,7 @@ def heat_maps(maps: AttentionMaps) -> list[HeatMaps]:
 
 
 def html_fragment(maps: AttentionMaps) -> str:
-    """Returns an interactive HTML view of the weights that can be inserted in a page's body.
+    """Returns an interactive view of the weights as an HTML fragment for the body of a page.
 
     The HTML fragment contains its own style and script and does not load other files. The page
     defines the colors (see `view/attention.css`). A page may contain several fragments. The

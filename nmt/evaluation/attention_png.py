@@ -1,4 +1,4 @@
-"""Plots attention weights as PNG images, which `nmt attention` and TensorBoard use."""
+"""Plots attention weights as PNG images for `nmt attention` and TensorBoard."""
 
 import warnings
 from collections.abc import Sequence

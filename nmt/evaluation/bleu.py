@@ -35,7 +35,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A baseline's scores, and the differences between these and the translations' scores."""
+    """The scores of a baseline, and how the scores of the translations differ from them."""
 
     bleu: float  # of the baseline, 0 to 100
     bleu_difference: float  # translations minus baseline
@@ -88,7 +88,7 @@ def bleu_interval(
 
     Returns the 2.5% and 97.5% quantiles of BLEU over 1000 resamples of the sentences. sacreBLEU
     uses the same resamples for its confidence intervals, but prints the mean of the scores on these
-    resamples and half the width of the interval. The sum of these two numbers can exceed 100. The
+    resamples and half the width of the interval. This mean plus half the width can exceed 100. The
     environment variable SACREBLEU_SEED sets the random seed of the resamples (default 12345).
     """
     check_texts(hypotheses, references)
@@ -110,7 +110,7 @@ def resampled_scores(
     """Returns one score (0 to 100) for each of 1000 resamples of the sentences.
 
     All systems are scored on the same resamples of a test set, so the scores of two systems are
-    paired. `bleu_interval` describes the random seed of the resamples.
+    paired. For the random seed of the resamples, see `bleu_interval`.
     """
     from sacrebleu.significance import _bootstrap_resample
 
@@ -140,8 +140,8 @@ def compare(
 ) -> Comparison:
     """Compares translations with a baseline by paired bootstrap resampling (Koehn, 2004).
 
-    Uses the same 1000 resamples as `sacrebleu --paired-bs`. `bleu_interval` describes the random
-    seed of the resamples. If both systems have the same score, the p-value is 1, whereas sacreBLEU
+    Uses the same 1000 resamples as `sacrebleu --paired-bs`. For the random seed of the resamples,
+    see `bleu_interval`. If both systems have the same score, the p-value is 1, whereas sacreBLEU
     may report 0.001.
     """
     from sacrebleu.metrics.chrf import CHRF

@@ -21,7 +21,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Bin:
-    """A bin of the tokens whose confidence is greater than `low` and at most `high`."""
+    """A bin that contains the tokens whose confidence is greater than `low` and at most `high`."""
 
     low: float
     high: float
@@ -87,7 +87,7 @@ def binned(confidences: np.ndarray, hits: np.ndarray) -> list[Bin]:
 
     Args:
         confidences: array of shape (N,) with the probability of each prediction.
-        hits: boolean array of shape (N,), which is True for each correct prediction.
+        hits: boolean array of shape (N,) that states whether each prediction is correct.
     """
     edges = np.linspace(0, 1, BINS + 1)
     places = np.digitize(confidences, edges[1:-1], right=True)

@@ -101,7 +101,7 @@ def contrastive_accuracy(
     normalized by length.
 
     Args:
-        path: path of the file of contrastive pairs, which error messages contain.
+        path: the path of the file of contrastive pairs, for use in error messages.
 
     Raises:
         InputError: a source or a translation is too long for the model.

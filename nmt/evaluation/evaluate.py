@@ -68,7 +68,7 @@ def evaluate(
             may be None if `hypothesis` is given.
         source: path of the text file to translate, which may be compressed.
         reference: one or more text files, each with one reference per line of `source`. If there
-            are several files, COMET uses the first file.
+            are several files, COMET uses only the first file.
         test_set: name of a sacreBLEU test set, such as "wmt14/full". If neither `reference` nor
             `test_set` is given, the test set is `data.test` of the model's configuration.
         hypothesis: file of translations to score instead of the model's translations. If
@@ -199,7 +199,7 @@ def _test_set(
 
 
 def _found(model: Path, note: Note) -> FoundModel:
-    """Finds a PyTorch model with `find_model`, or finds a model exported to CTranslate2."""
+    """Finds a PyTorch model, or a model that was exported to CTranslate2."""
     if is_exported(model):
         return FoundModel(model, manifest.read(model, KIND), read_exported_config(model))
     from nmt.runs.model_directory import find_model  # imports torch
@@ -240,7 +240,7 @@ def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
     """Returns the given target language, or the model's target language if none is given.
 
     Raises ArgumentError if the given target language is not valid. If the model's target language
-    is used and is not valid, calls `note` with a warning.
+    is used but is not valid, calls `note` with a warning.
     """
     language = given or (model.config.data.target_language if model else "")
     if problem := code_problem(language):
@@ -296,7 +296,7 @@ def _scored(
 
 
 def _warn(result: Evaluation, note: Note) -> None:
-    """Warns if translations and references seem to be in different languages or BLEU is near 0."""
+    """Warns if BLEU is near 0, or if translations and references seem to differ in language."""
     tests = result.test_set
     is_hopeless = result.scores.bleu < _HOPELESS_BLEU
     # without sources, the check is reliable only if BLEU is near 0

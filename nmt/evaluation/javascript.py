@@ -21,7 +21,7 @@ def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
             contain these modules. The names of the modules in the new script are added to `done`.
 
     Raises:
-        KeyError: `modules` does not contain an imported module.
+        KeyError: an imported module is missing from `modules`.
     """
     done.add(entry)
     source, parts = modules[entry], []

@@ -26,7 +26,7 @@ def check_plain_text(
     """Raises InputError for text in subword pieces, and warns if the text looks tokenized.
 
     Args:
-        name: name of the text, which messages contain.
+        name: the name of the text, for use in messages.
         note: called with a warning if the text looks tokenized.
         may_be_tokenized: whether tokenized text is accepted without a warning.
 

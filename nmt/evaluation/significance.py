@@ -1,4 +1,4 @@
-"""Tests whether the scores of two systems differ significantly over seeds or over sentences.
+"""Tests whether the scores of two systems differ significantly.
 
 A system is a configuration that was trained once, or several times with different seeds. The tests
 answer two independent questions:
@@ -9,7 +9,7 @@ answer two independent questions:
   bootstrap resampling (Koehn, 2004) compares the models on resampled test sets.
 
 The difference between two systems can be significant even if the systems' 95% confidence intervals
-overlap. Therefore, comparing confidence intervals does not answer either question. If several
+overlap. Therefore, comparing confidence intervals cannot replace these tests. If several
 systems are compared with the same baseline, `holm` corrects the p-values of each test (Holm, 1979).
 """
 
@@ -38,7 +38,8 @@ def over_seeds(scores: Sequence[float], baseline: Sequence[float]) -> Difference
     """Compares two systems by Welch's t-test, which does not assume equal variances.
 
     Returns:
-        The difference, or None if a system has fewer than two runs or neither system's scores vary.
+        The difference, or None if a system has fewer than two runs, or if the scores of neither
+        system vary.
     """
     if min(len(scores), len(baseline)) < 2:
         return None
@@ -117,10 +118,7 @@ def students_p(t: float, freedom: float) -> float:
 
 
 def students_quantile(freedom: float) -> float:
-    """Returns the two-sided 5% critical value of Student's t distribution.
-
-    For this value, `students_p` returns 5%.
-    """
+    """Returns the two-sided 5% critical value of Student's t distribution."""
     low, high = 0.0, 1.0
     while students_p(high, freedom) > 1 - LEVEL:
         high *= 2

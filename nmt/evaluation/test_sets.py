@@ -33,7 +33,7 @@ class TestSet:
 
     @property
     def reference_names(self) -> Sequence[str]:
-        """The name of each list of references, which messages contain."""
+        """The name of each list of references, for use in messages."""
         return self.files or [self.name] * len(self.references)
 
 
@@ -64,14 +64,14 @@ def from_files(source: str | Path | None, references: Sequence[str | Path]) -> T
 def own(model: FoundModel) -> TestSet:
     """Reads the test set from the model's run, or generates the sentences of a demo test set.
 
-    The model may be untrusted, so files that the model's configuration names are not read.
+    The model may be untrusted, so files that are named in its configuration are not read.
 
     Args:
         model: a model, checkpoint or exported model. It may have been moved out of its run.
 
     Raises:
-        ArgumentError: `data.test` is empty, or the run does not contain a copy of the test set, and
-            the test set cannot be generated.
+        ArgumentError: `data.test` is empty, or the test set can neither be generated nor be read
+            from the run.
         NoModelError: the copy of the test set is damaged or belongs to another run.
     """
     data = model.config.data
@@ -149,7 +149,7 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
 
 @contextlib.contextmanager
 def _one_line_if_it_fails(name: str) -> Iterator[None]:
-    """Raises StorageError instead of the exceptions of a failed download, such as SystemExit."""
+    """Converts the exceptions of a failed download, such as SystemExit, to StorageError."""
     logger = logging.getLogger("sacrebleu")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -55,9 +55,9 @@ class Visibility:
         causal: whether queries are prevented from attending to later positions.
         window: if not None, each query can attend only to its own position and to `window // 2`
             positions on each side. A window saves no time, because scores outside the window are
-            computed and then masked. Little time could be saved anyway, because the attention
-            scores and weighted sums account for only 1% of the multiplications in an encoder layer
-            of the base model if a sentence has 27 tokens, and for 8% if a sentence has 256 tokens.
+            computed and then masked. Skipping these scores would save little time: the scores and
+            the weighted sums account for only 1% of the multiplications in an encoder layer of the
+            base model if a sentence has 27 tokens, and for 8% if a sentence has 256 tokens.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -80,9 +80,9 @@ def rules_of(
     """Yields a bool mask for each enabled rule except `ancestors`; True allows attention.
 
     Args:
-        of_query: a function that indexes a tensor (R, T), which contains one segment id or position
+        of_query: a function that indexes a tensor of shape (R, T) with one segment id or position
             per query.
-        of_key: a function that indexes a tensor (R, S), which contains one segment id or position
+        of_key: a function that indexes a tensor of shape (R, S) with one segment id or position
             per key. The tensors that `of_query` and `of_key` return must be broadcastable.
     """
     if visibility.segments is not None:
@@ -198,8 +198,8 @@ class Cache(Protocol):
         """Appends the keys (R, H, T, K) and values (R, H, T, V) of a decoding step.
 
         Returns:
-            The keys and values of all decoding steps so far. The order of their columns must match
-            the `Visibility` that is used in the same step.
+            The keys and values of all decoding steps so far. Column i must belong to the same token
+            as key i in the attention mask of this step.
         """
 
 
@@ -253,9 +253,9 @@ class SelfAttention(MultiHeadAttention):
         """Computes self-attention: (R, C, D) -> (R, C, D).
 
         Args:
-            visibility: the attention mask for the C queries and their keys. The keys are all keys
-                in the cache if `cache` is given, and otherwise the C keys of `x`. If the model uses
-                rotary positions, `visibility.positions` must be set.
+            visibility: the attention mask for the C queries and their keys. If `cache` is given,
+                the keys are all keys in the cache; otherwise, they are the C keys of `x`. If the
+                model uses rotary positions, `visibility.positions` must be set.
             cache: the keys and values of earlier decoding steps, or None if `x` is the whole
                 sequence.
         """

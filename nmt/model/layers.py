@@ -59,8 +59,8 @@ class FeedForward(nn.Module):
 
     With ReLU, the network computes max(0, x W1 + b1) W2 + b2, which is Eq. 2 in the paper. With
     Swish, the network computes swish(x W1 + b1) W2 + b2, where swish(y) = y * sigmoid(y). With
-    SwiGLU (Shazeer, 2020), the network computes (swish(x W + b) * (x V + c)) W2 + b2, but Shazeer's
-    version has no biases. The SwiGLU matrices W and V are stacked into one matrix.
+    SwiGLU, the network computes (swish(x W + b) * (x V + c)) W2 + b2, whereas the SwiGLU of Shazeer
+    (2020) has no biases. The SwiGLU matrices W and V are stacked into one matrix.
     """
 
     def __init__(self, model: Model, randomness: Randomness):
@@ -147,8 +147,8 @@ class DecoderLayer(nn.Module):
         """Applies the decoder layer: (R, T, D) -> (R, T, D).
 
         Args:
-            visibility: the self-attention mask for the T queries and their keys. The keys are all
-                keys in the cache if `cache` is given, and otherwise the T keys of `x`.
+            visibility: the self-attention mask for the T queries and their keys. If `cache` is
+                given, the keys are all keys in the cache; otherwise, they are the T keys of `x`.
             memory: the encoder's output (R, S, D), or the keys and values that
                 `CrossAttention.project_memory` computes from it.
             memory_visibility: the cross-attention mask for the T queries and S keys.

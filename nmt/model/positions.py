@@ -74,7 +74,7 @@ class LearnedPositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Replaces positional encodings in models with rotary positions, which only attention uses."""
+    """Takes the place of positional encodings in models with rotary positions."""
 
     max_length: int | None = None
 

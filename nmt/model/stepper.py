@@ -7,7 +7,8 @@ reordered, and the cache does not change. The keys and values for cross-attentio
 once per batch.
 
 In shapes, B is the number of sentences, W the beam width, S the source length, H the number of
-heads, K d_k, V d_v, and P the number of cache columns, which is W times the number of steps.
+heads, and P the number of cache columns, which is W times the number of steps. K is d_k, and V is
+d_v.
 """
 
 import torch
@@ -47,9 +48,9 @@ class GrowingCache:
         return self.keys[:, :, : self.columns], self.values[:, :, : self.columns]
 
     def _written(self, held: Tensor | None, new: Tensor, begin: int) -> Tensor:
-        """Writes `new` to the columns of `held` from `begin` on, and returns `held`.
+        """Writes `new` to `held`, starting at column `begin`, and returns `held`.
 
-        If `held` is None or too small, a larger tensor is returned instead.
+        If `held` is None or too small, a new tensor takes its place.
         """
         if held is None or held.shape[2] < self.capacity:
             larger = new.new_zeros(*new.shape[:2], self.capacity, new.shape[3])
@@ -112,8 +113,8 @@ class Stepper:
         Args:
             last_tokens: the newest token of each hypothesis, (B, W) int64. At the first step, the
                 newest tokens are BOS.
-            parents: for each hypothesis, the index of the previous step's hypothesis that it
-                extends, (B, W) int64.
+            parents: (B, W) int64. Hypothesis w of sentence i extends hypothesis `parents[i, w]` of
+                the previous step.
 
         Returns:
             The logits, (B, W, n), where n is the size of `only` if it is given, and otherwise the

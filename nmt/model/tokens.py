@@ -20,7 +20,7 @@ class Tokens:
 
     @classmethod
     def of_rows(cls, tokens: Tensor) -> Tokens:
-        """Returns Tokens for rows with one sentence each, (R, C) int64, padded with PAD_ID."""
+        """Creates Tokens from int64 ids (R, C), with one sentence per row and PAD_ID as padding."""
         positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
         return cls(tokens, positions, (tokens != PAD_ID).long())
 

@@ -1,7 +1,7 @@
 """Implements the encoder-decoder Transformer, for both training and decoding.
 
 In shapes, R is the number of rows, S the number of source columns, T the number of target columns,
-D d_model, H the number of heads, and V the vocabulary size.
+H the number of heads, and V the vocabulary size. D is d_model.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """Returns an iterator over the decoder's layers, with the static type DecoderLayer."""
+        """Returns an iterator over the decoder's layers."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     def decode(

@@ -11,9 +11,9 @@ class LayerNorm(nn.LayerNorm):
     """A LayerNorm that is computed in the dtype of its input, even under autocast.
 
     On a GPU, autocast would convert the input and the output of torch's LayerNorm to fp32, and save
-    the fp32 input for the backward pass. A training step of the base model would then take 0.7 GiB
-    more memory. The kernels always compute the mean and the variance in fp32, with and without
-    autocast.
+    the fp32 input for the backward pass. A training step of the base model would take 0.7 GiB more
+    memory with these conversions. The kernels always compute the mean and the variance in fp32,
+    with and without autocast.
     """
 
     def initialize_weights(self, generator: torch.Generator) -> None:

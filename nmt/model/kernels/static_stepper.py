@@ -9,7 +9,7 @@ CPU, the same code runs without a CUDA graph.
 As in `stepper`, the W hypotheses of a sentence share one cache of keys and values.
 
 In shapes, B is the number of sentences, W the beam width, S the source length, C the capacity in
-steps, P = C * W the number of cache columns, H the number of heads, K d_k, and V d_v.
+steps, P = C * W the number of cache columns, and H the number of heads. K is d_k, and V is d_v.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BufferSize:
 
     @classmethod
     def of(cls, sentences: int, beam: int, source: int, steps: int) -> BufferSize:
-        """Returns the smallest supported size that is sufficient for the given numbers."""
+        """Returns the smallest supported buffer size that is large enough for a batch."""
         few = (number for number in _FEW_SENTENCES if number >= sentences)
         return cls(
             next(few, _power_of_two(sentences)),
@@ -130,9 +130,9 @@ class DecodeBuffers:
                 tensor.zero_()
 
     def tensors(self) -> Iterator[tuple[Tensor, int | None]]:
-        """Yields each tensor with one row per sentence, and the index of its dimension of size P.
+        """Yields a pair (tensor, dimension) for each tensor that has one row per sentence.
 
-        The index is None if the tensor has no dimension of size P.
+        `dimension` is the index of the dimension of size P, or None if there is no such dimension.
         """
         yield self.segments, None
         yield self.ancestors, 2
