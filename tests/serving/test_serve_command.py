@@ -35,9 +35,10 @@ def started(*words: str) -> tuple[subprocess.Popen, int]:
     assert process.stderr
     port = 0
     for line in process.stderr:
-        if found := re.search(r"http://127\.0\.0\.1:(\d+), loading", line):
+        if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
             port = int(found[1])
         if line == "nmt: ready\n":
+            assert port
             return process, port
     raise AssertionError(f"status {process.wait()}")
 
