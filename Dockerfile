@@ -2,7 +2,7 @@
 #
 #     nmt export runs/demo --format ctranslate2 --quantization int8 --output exported
 #     docker build --tag nmt .
-#     docker run --publish 8000:8000 --volume ./exported:/model:ro nmt
+#     docker run --publish 127.0.0.1:8000:8000 --volume ./exported:/model:ro nmt
 FROM python:3.12-slim AS build
 COPY . /source
 RUN pip wheel --no-deps --wheel-dir /wheels /source
