@@ -135,7 +135,7 @@ def _clear_tense(verb: Verb, subject: Phrase, tense: str) -> str:
 
 
 def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
-    """Negates the clause with the given probability, unless the scope of "not" is ambiguous."""
+    """Negates the clause with the given probability, unless "not" would be ambiguous."""
     phrases = [clause.subject, *(phrase for phrase, _ in clause.objects())]
     if any(phrase in (NOBODY, SOMEBODY) or phrase.quantified for phrase in phrases):
         return clause

@@ -18,7 +18,7 @@ _NOT_OF_THE_PAPER = {
         "validate_every", "log_every", "best_by", "process_group_timeout_s",
     )
 }  # fmt: skip
-# The compared settings that are not in BASE, with their defaults, which correspond to the paper
+# The compared settings that are not in BASE, with their defaults. The defaults follow the paper.
 _OTHERS = {
     f"{name}.{key}": field.default
     for name, section in (
