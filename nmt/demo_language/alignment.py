@@ -38,7 +38,7 @@ _ENDINGS = ("e", "en", "er", "es", "em")
 class Alignment:
     """The words of a sentence pair and the links between them.
 
-    A correct alignment contains all links in `sure`, and may also contain any links in `possible`.
+    A correct alignment contains all links in `sure`, and otherwise only links in `possible`.
     """
 
     source: list[str]
@@ -66,8 +66,8 @@ def aligned(source: str, target: str) -> Alignment:
     """Aligns an English sentence of the grammar with its German translation.
 
     Words that occur more than once in a sentence are not aligned, because the lexicon does not show
-    which occurrences correspond. Words that two lexicon entries align differently are not aligned
-    either. If an expression such as "last week" corresponds to its translation ("letzte Woche")
+    which occurrences correspond. Words that two lexicon entries align differently are also left
+    unaligned. If an expression such as "last week" corresponds to its translation ("letzte Woche")
     only as a whole, each English word has a possible link to each German word of the expression.
     """
     english, german_words = words(source), words(target)
@@ -137,8 +137,8 @@ def _single(forms: Iterable[_Words], tokens: list[set[str]]) -> tuple[int, ...]:
 def _undisputed(claims: list[set[Link]]) -> set[Link]:
     """Returns the links of all lexicon entries that do not conflict with another entry.
 
-    Two entries conflict if they share a word, but neither contains all links of the other. Each
-    element of `claims` is the set of links of one entry.
+    `claims` contains one set of links per entry. Two entries conflict if their links share a word
+    and neither set contains the other set.
     """
 
     def disputes(one: set[Link], other: set[Link]) -> bool:

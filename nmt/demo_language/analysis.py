@@ -8,7 +8,7 @@ from nmt.demo_language.phrases import NOBODY, NounPhrase, Phrase
 def phenomena(clause: Clause, order: str) -> set[str]:
     """Returns the grammatical phenomena in the German clause.
 
-    `order` is "infinitive" or a word order of `german`: "second", "first" or "final".
+    `order` is "infinitive" or one of the word orders "second", "first" and "final" (see `german`).
     """
     shown = _of_phrase(clause.subject, "nom")
     for phrase, case in clause.objects():
@@ -29,7 +29,7 @@ def phenomena(clause: Clause, order: str) -> set[str]:
 
 
 def _verb_final(clause: Clause, order: str) -> bool:
-    """Returns whether the clause ends with a verb. A separated verb prefix is not a verb."""
+    """Returns whether the clause ends with a verb. A separated prefix does not count as a verb."""
     if order in ("infinitive", "final"):
         return True
     _, bracket = german.verb_group(clause, order)

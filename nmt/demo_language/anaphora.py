@@ -40,7 +40,7 @@ def and_it(rng: Random) -> Draft:
 
 
 def _seconds(rng: Random, first: Verb, noun: Noun) -> list[Verb]:
-    """Returns the verbs for an action on `noun` that can follow the action of the verb `first`."""
+    """Returns verbs that can follow the verb `first`, with `noun` as the object of both verbs."""
     layable = noun in OBJECTS[_PUT]
     verbs = [verb for verb in TAKING[noun] if "second" in verb.flags and verb is not first]
     return [_PUT] if layable and (not verbs or chance(rng, 0.4)) else verbs
@@ -56,7 +56,7 @@ def because_it(rng: Random) -> Draft:
 
 
 def _handled(rng: Random, tense: str, adjective_chance: float) -> tuple[Clause, NounPhrase]:
-    """Returns a clause that describes an action on a thing, and the noun phrase for this thing."""
+    """Picks a clause whose object is a thing, and returns the clause and the object."""
     verb = rng.choice(_FIRST)
     noun = pick_object_noun(rng, verb)
     while not noun.classes & _THINGS or not FITTING[noun]:

@@ -41,10 +41,11 @@ class ContrastivePair:
 
 
 def contrastive_pairs(pairs: int, seed: int, split: str) -> Iterator[ContrastivePair]:
-    """Yields `pairs` contrastive pairs with different sources for each phenomenon.
+    """Yields `pairs` contrastive pairs for each phenomenon.
 
-    The sources belong to the given split of the demo corpus. For example, each source of the split
-    "test" contains a word combination that does not occur in training sentences.
+    All pairs for a phenomenon have different sources. The sources belong to the given split of the
+    demo corpus. For example, each source of the split "test" contains a word combination that does
+    not occur in training sentences.
 
     Raises:
         OutOfSentences: raised during iteration if the grammar generates no more new sentences.

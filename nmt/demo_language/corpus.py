@@ -38,7 +38,7 @@ SPLITS = ("train", "validation", "test")
 _VALIDATION_PERCENT = 5
 _TEST_PERCENT = 5
 BLOCK_PAIRS = 100_000  # number of pairs in a block; all of them differ
-PATIENCE = 5_000  # maximum number of consecutive sentences that are repeated or of another split
+PATIENCE = 5_000  # maximum number of consecutive repeated sentences and sentences of other splits
 
 
 class OutOfSentences(ValueError):

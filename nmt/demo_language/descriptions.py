@@ -159,7 +159,7 @@ def _part(rng: Random) -> NounPhrase:
 def _trade(rng: Random, tense: str) -> Draft:
     """Writes a sentence such as "My father is a good baker".
 
-    Without an adjective, the German occupation has no article, as in "Mein Vater ist Bäcker".
+    Without an adjective, an occupation has no article in German, as in "Mein Vater ist Bäcker".
     """
     person, trade = rng.choice(KIN), rng.choice(_TRADES)
     while person.gender != trade.gender:

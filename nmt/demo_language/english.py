@@ -24,7 +24,7 @@ def statement(clause: Clause) -> str:
 
 
 def question(clause: Clause, question_words: str = "") -> str:
-    """Returns the clause as a question. `question_words` must not contain the subject."""
+    """Returns the clause as a question. `question_words` must not ask for the subject."""
     operator, rest = _verb_group(clause, question=True)
     words = [question_words, operator, clause.subject.english(), "not" if clause.negated else ""]
     return _text([*words, _slot(clause, "frequency"), rest, *_tail(clause)])

@@ -1,7 +1,7 @@
-"""Finds words that make sense together based on the noun classes in the lexicon.
+"""Uses the noun classes of the lexicon to find words that make sense together.
 
-The grammar picks random words from the tuples in this module. The tuples list the verbs and
-adjectives that fit each noun, and the places for people and animals, in lexicon order.
+The grammar picks random words from the tuples in this module. Each tuple contains words in the
+order of the lexicon, for example the adjectives that fit a noun.
 """
 
 from itertools import accumulate
@@ -10,7 +10,10 @@ from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun,
 
 
 def nouns_of(*classes: str) -> tuple[Noun, ...]:
-    """Returns the nouns in at least one of the classes. An English noun can serve as a class."""
+    """Returns the nouns in at least one of the classes.
+
+    The English form of each noun is also a class, to which the noun belongs.
+    """
     wanted = frozenset(classes)
     return tuple(noun for noun in NOUNS if noun.classes & wanted)
 
@@ -67,5 +70,5 @@ SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Returns the places where `subject` can be or go. If `subject` is None, it is a person."""
+    """Returns the places where `subject` can be or go. None stands for a person."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

@@ -102,10 +102,10 @@ def _by_person(subject: Phrase, first: str, third: str, plural: str) -> str:
 
 
 def _subject_and_middle(clause: Clause) -> list[str]:
-    """Returns the subject and the result of `_middle` in German word order.
+    """Returns the subject and the words of `_middle` in German word order.
 
-    A noun as the subject follows an object pronoun, as in "ihn der Mann". If the pronoun could be
-    mistaken for the subject, the subject is first, as in "die Frau sie".
+    If the subject is a noun, it follows an object pronoun, as in "ihn der Mann". However, if the
+    object pronoun could be mistaken for the subject, the subject is first, as in "die Frau sie".
     """
     subject, middle = clause.subject, _middle(clause)
     objects = [phrase for phrase in (clause.dative, clause.accusative) if phrase]

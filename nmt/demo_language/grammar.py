@@ -2,8 +2,8 @@
 
 Each English sentence has exactly one German translation, because the grammar follows these rules:
 "You" is always translated as "Sie". The English past tense becomes the preterite in statements, and
-the perfect in questions. Verbs such as "sein" have the preterite in questions, too. "It" becomes a
-pronoun with the gender of the noun to which "it" refers.
+the perfect in questions. The verbs "sein", "haben", "kennen" and "mögen" use the preterite in
+questions, too. "It" becomes a pronoun with the gender of the noun to which "it" refers.
 """
 
 from collections.abc import Callable

@@ -18,7 +18,7 @@ The noun table, nouns.tsv, has these columns:
         as "in" in "ins Haus" or "zu" in "zum Markt".
     classes: categories that determine with which words the noun can occur. The verb column
         `objects` and the adjective column `suits` list the classes of nouns that fit the verb or
-        the adjective, such as "food". The following classes are not listed there:
+        the adjective, such as "food". The following classes do not occur in these two columns:
         own: nouns that can follow "my" or another possessive.
         animal_place: places where animals can be.
         home: places where people live.
@@ -42,7 +42,7 @@ The verb table, verbs.tsv, has these columns:
     frame: the complements that the verb requires:
         trans: an accusative object.
         dat: a dative object.
-        prep: an object with `german_preposition`.
+        prep: an object with the preposition in the column `german_preposition`.
         give: a dative object, which is a person, and an accusative object.
         rest: no object, but the verb can take an adverbial of place.
         motion: an adverbial that names the destination.
@@ -52,12 +52,13 @@ The verb table, verbs.tsv, has these columns:
         cost: a price.
         put: an accusative object, and the place where the object is put.
         be: a predicate.
-        that, whether, infinitive: a "that" clause, a "whether" clause or an infinitive.
+        that, whether, infinitive: a "that" clause, a "whether" clause or an infinitive,
+            respectively.
     german_preposition, case: the preposition and the case (acc or dat) of the German verb's object.
         If the verb has two objects, these cells describe the last object.
     objects: English nouns and noun classes that can be the object of the verb.
     flags: properties of the verb:
-        static: the English verb has no progressive.
+        static: the English verb has no progressive, and the verb takes no adverb of manner.
         state: the English verb has no progressive, and the verb takes no adverbial of time.
         animal: the subject of the verb can also be an animal.
         located: the adverbial of place must contain a noun of the class "arrival".

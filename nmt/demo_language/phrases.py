@@ -17,7 +17,7 @@ _Table = dict[str, dict[str, str]]
 
 
 def _table(m: str, f: str, n: str, pl: str) -> _Table:
-    """Maps each gender or "pl" to its forms by case. An argument contains one form per case."""
+    """Returns forms by gender (or "pl") and case. Each argument contains the forms of all cases."""
     rows = {"m": m, "f": f, "n": n, "pl": pl}
     return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
 
@@ -85,12 +85,12 @@ class NounPhrase:
 
     @property
     def row(self) -> str:
-        """The key of the phrase in the tables of forms: "pl" for a plural, otherwise the gender."""
+        """The string "pl" if the phrase is plural, otherwise the gender of its noun."""
         return "pl" if self.plural else self.noun.gender
 
     @property
     def indefinite(self) -> bool:
-        """Whether "kein" negates the phrase, which has an indefinite article or no determiner."""
+        """Whether the article is indefinite or missing, so that "kein" can negate the phrase."""
         return self.determiner in _INDEFINITE
 
     @property
@@ -110,12 +110,12 @@ class NounPhrase:
 
     @property
     def lemma_pairs(self) -> set[tuple[str, str]]:
-        """The (adjective, noun) pair of English lemmas, and the relative clause's lemma pairs."""
+        """The English lemma pairs of the phrase (adjective and noun) and of its relative clause."""
         own = {(self.adjective.english, self.noun.english)} if self.adjective else set()
         return own | self.combinations
 
     def english(self, *, subject: bool = True) -> str:
-        """Returns the English text. Noun phrases have the same form as subjects and as objects."""
+        """Returns the English text. Ignores `subject`, because noun phrases have only one form."""
         noun = self.noun.english_plural if self.plural else self.noun.english
         words = f"{self.adjective.english} {noun}" if self.adjective else noun
         determiner = _indefinite_article(words) if self.determiner == "a" else self.determiner
@@ -123,7 +123,7 @@ class NounPhrase:
         return " ".join(filter(None, parts))
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """Returns the German text in a case. If `negated`, adds "kein" to an indefinite phrase."""
+        """Returns the German text in a case. `negated` adds "kein" to an indefinite noun phrase."""
         determiner = "no" if negated and self.indefinite else self.determiner
         row = self.row
         owner = _RELATIVE_PRONOUN[self.owner]["gen"] if self.owner else ""
@@ -182,7 +182,7 @@ class Pronoun:
     quantified: ClassVar[bool] = False
 
     def english(self, *, subject: bool = True) -> str:
-        """Returns the English subject form, such as "he", or object form, such as "him"."""
+        """Returns the English form of a subject, such as "he", or of an object, such as "him"."""
         return self.subject if subject else self.object
 
     def german(self, case: str, *, negated: bool = False) -> str:
@@ -217,7 +217,7 @@ _IT = {
 
 
 def pronoun_for(phrase: NounPhrase) -> Pronoun:
-    """Returns "they" for plural things, or "it" with the German gender of a single thing."""
+    """Returns "they" for a plural, otherwise "it" with the gender of the German noun."""
     return _IT[phrase.row]
 
 

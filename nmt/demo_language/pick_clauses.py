@@ -1,4 +1,4 @@
-"""Picks random clauses whose words make sense together, and extends or negates clauses."""
+"""Picks random clauses whose words make sense together. Also extends and negates clauses."""
 
 from dataclasses import replace
 from random import Random
@@ -52,7 +52,7 @@ def pick_any_clause(rng: Random, tenses: str = "") -> Clause:
 def pick_clause(
     rng: Random, verb: Verb, subject: Phrase, tense: str, avoided: Noun | None = None
 ) -> Clause:
-    """Picks a clause with the objects that the verb requires and possibly a place."""
+    """Picks a clause with the objects that the verb requires, and sometimes with a place."""
     clause = Clause(subject, verb, tense)
     if verb.frame in ("trans", "give"):
         clause = replace(clause, accusative=pick_object(rng, verb, subject, avoided))
@@ -97,10 +97,11 @@ def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
 
 
 def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> str:
-    """Picks a tense or modal verb that is possible for the verb.
+    """Picks a tense or a modal verb for a clause.
 
-    If `choices` is not empty, it contains the possible names, separated by spaces. If the verb has
-    no such tense, or if the English past looks like the present, picks another tense instead.
+    `choices` contains the possible names, separated by spaces. If `choices` is empty, all names are
+    possible. Returns another tense if the verb does not have the picked tense, or if the picked
+    tense is the past and the English past looks like the present.
     """
     if choices:
         tense = rng.choice(choices.split())
@@ -127,14 +128,14 @@ def pick_relative_tense(
 
 
 def _clear_tense(verb: Verb, subject: Phrase, tense: str) -> str:
-    """Returns "perfect" if the English past looks like the present, as in "they read"."""
+    """Replaces "past" with "perfect" if the English past looks like the present ("they read")."""
     singular = subject.person == 3 and not subject.plural
     same = verb.english_past == verb.english
     return "perfect" if same and tense == "past" and not singular else tense
 
 
 def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
-    """Negates the clause with the given probability, unless the scope of "not" is ambiguous."""
+    """Negates the clause with the given probability, unless "not" would be ambiguous."""
     phrases = [clause.subject, *(phrase for phrase, _ in clause.objects())]
     if any(phrase in (NOBODY, SOMEBODY) or phrase.quantified for phrase in phrases):
         return clause
@@ -144,7 +145,7 @@ def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
 
 
 def with_adverbials(rng: Random, clause: Clause) -> Clause:
-    """Randomly adds comments or adverbials of time, frequency and manner to a clause."""
+    """Randomly adds a comment, or adverbials of time, frequency or manner, to a clause."""
     if chance(rng, 0.08):
         return replace(clause, comment=_pick_comment(rng, clause), front="comment")
     if "state" in clause.verb.flags:

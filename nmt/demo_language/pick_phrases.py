@@ -103,7 +103,7 @@ def pick_object_noun(rng: Random, verb: Verb, avoided: Noun | None = None) -> No
 
 
 def pick_object(rng: Random, verb: Verb, subject: Phrase, avoided: Noun | None = None) -> Phrase:
-    """Picks an object of the verb that differs from the subject."""
+    """Picks an object that fits the verb and differs from the subject."""
     noun = pick_object_noun(rng, verb, head(subject) or avoided)
     if "person" in noun.classes and chance(rng, 0.12):
         return pick_other_pronoun(rng, subject)

@@ -43,7 +43,7 @@ def _question_clause(rng: Random, tenses: str) -> Clause:
 
 
 def _has_some(phrase: Phrase) -> bool:
-    """Returns whether the phrase has the determiner "some", which questions do not contain."""
+    """Returns whether the determiner is "some". The grammar avoids "some" in questions."""
     return isinstance(phrase, NounPhrase) and phrase.determiner == "some"
 
 

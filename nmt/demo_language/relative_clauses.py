@@ -1,4 +1,4 @@
-"""Generates sentences with a relative clause. The German verb is at the end of this clause."""
+"""Generates sentences with a relative clause. In German, the clause ends with its finite verb."""
 
 from random import Random
 
@@ -60,8 +60,8 @@ def _with_relative(
 ) -> NounPhrase:
     """Adds a relative clause, in which the relative pronoun is a subject, object or possessor.
 
-    `main` is the verb of the main clause, and `agent` is the subject of the main clause. If
-    possible, the relative clause has a different verb and a different subject.
+    `main` is the verb of the main clause, and `agent` is the noun of its subject. Most relative
+    clauses repeat neither of them.
     """
     kind = rng.random()
     if "person" not in phrase.noun.classes or kind > 0.6:

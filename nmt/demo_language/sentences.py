@@ -13,7 +13,7 @@ Combination = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A sentence pair with the phenomena in the German sentence and the lemma combinations."""
+    """A sentence pair, its lemma combinations, and the phenomena in the German sentence."""
 
     source: str
     target: str
@@ -78,7 +78,7 @@ def attached(
     shown: Iterable[str],
     pairs: set[Combination],
 ) -> NounPhrase:
-    """Adds a relative clause, whose English and German texts are in `words`, to a phrase."""
+    """Adds a relative clause with the English and German texts `words` to a phrase."""
     return replace(
         phrase,
         relative=(words[0], f", {words[1]},"),
@@ -88,7 +88,7 @@ def attached(
 
 
 def _tidy(text: str) -> str:
-    """Capitalizes the first letter and removes repeated commas and a comma before "." or "?"."""
+    """Capitalizes the first letter, and removes repeated commas and commas before "." or "?"."""
     text = text.replace(",,", ",")
     for end in ".?":
         text = text.replace(f",{end}", end)

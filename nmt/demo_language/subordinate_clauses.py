@@ -1,4 +1,4 @@
-"""Generates sentences with a subordinate clause. The German verb is at the end of this clause."""
+"""Generates sentences with a subordinate clause. In German, it ends with the finite verb."""
 
 from dataclasses import replace
 from random import Random
@@ -65,7 +65,7 @@ def subordinate(rng: Random) -> Draft:
 def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clause]:
     """Returns the main clause and a clause that states a reason, such as "he is tired".
 
-    The second clause describes the subject of `main` or the person or thing `other`.
+    The second clause describes either the subject of `main` or `other`.
     """
     subject = main.subject
     pronoun = _resumed(subject)

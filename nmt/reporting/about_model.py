@@ -46,7 +46,7 @@ def about_model(folder: Path | None, config: Config) -> JSON:
 
 
 def _of_run(folder: Path, config: Config) -> JSON:
-    """Returns the facts that the model's run contains. Ignores missing and damaged files."""
+    """Returns facts from the files of the model's run. Ignores missing and damaged files."""
     from nmt.data import kept_test_set  # imports pyarrow
     from nmt.runs.model_directory import read_manifest
     from nmt.runs.run_directory import RunDirectory

@@ -25,7 +25,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart, which shows the values of one quantity in one run."""
+    """A line of a chart, with the values of one quantity in one run."""
 
     run: int  # index of the run
     label: str
@@ -35,7 +35,7 @@ class Line:
 
     @property
     def latest(self) -> str:
-        """The last value of the line as text."""
+        """The last value of the line, formatted as text."""
         return figure(self.points[-1].value)
 
 
@@ -120,7 +120,7 @@ def path(places: Sequence[tuple[float, float]]) -> str:
     """Returns an SVG path that connects points.
 
     Args:
-        places: the relative positions of each point on the x axis and the y axis.
+        places: the positions of each point on the x axis and the y axis, from 0 to 1.
     """
     return "M" + "L".join(f"{x} {y}" for x, y in _in_box(places))
 
@@ -131,7 +131,7 @@ def marks(places: Sequence[tuple[float, float]]) -> str:
     Each dot is a line of length zero with round caps, so that it stays round in a stretched box.
 
     Args:
-        places: the relative positions of each point on the x axis and the y axis.
+        places: the positions of each point on the x axis and the y axis, from 0 to 1.
     """
     return "".join(f"M{x} {y}h0" for x, y in _in_box(places))
 

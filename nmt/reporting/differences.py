@@ -1,4 +1,4 @@
-"""Creates a table that compares systems with statistical tests over seeds and over sentences."""
+"""Creates a table of differences between systems, with tests over seeds and over sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ HOLM_NOTE = "Holm: the p-value after Holm's correction for the number of compari
 
 @dataclass(frozen=True)
 class System:
-    """The test scores of a system, which consists of runs that differ only in the random seed."""
+    """The test scores of a system, that is, of runs that differ only in the random seed."""
 
     name: str
     scores: list[float]  # BLEU of each run

@@ -1,4 +1,4 @@
-"""Finds the model, the row of Table 3 and the test set in the paper that match a configuration."""
+"""Finds the paper's model, row of Table 3 and test set that correspond to a configuration."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -18,7 +18,7 @@ _NOT_OF_THE_PAPER = {
         "validate_every", "log_every", "best_by", "process_group_timeout_s",
     )
 }  # fmt: skip
-# The compared settings that are not in BASE, with their defaults, which correspond to the paper
+# The compared settings that are not in BASE, with their defaults. The defaults follow the paper.
 _OTHERS = {
     f"{name}.{key}": field.default
     for name, section in (
@@ -36,7 +36,7 @@ _NOT_OF_TABLE_3 = {
 
 
 def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Returns the paper's model that is more similar, "base" or "big", and the differing settings.
+    """Returns the more similar model of the paper ("base" or "big") and the settings that differ.
 
     A configuration for EN-FR is compared with the paper's EN-FR models. All other configurations
     are compared with the paper's EN-DE models.
@@ -55,7 +55,7 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
 
 
 def besides(config: Config) -> list[str]:
-    """Describes additional differences from the paper that apply to a configuration."""
+    """Describes further differences between a configuration and the paper."""
     found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
     if config.training.precision == "bf16":
         found.append(
@@ -88,8 +88,8 @@ def table_3_row(config: Config) -> Row | None:
 def newstest(data: Data, split: Sequence[Corpus]) -> str | None:
     """Returns "newstest2013" or "newstest2014" if a split is one of these test sets.
 
-    Returns None for all other splits. Also returns None if the training data is not WMT14. WMT14 is
-    recognized by the name of its dataset on the Hugging Face Hub.
+    Returns None for all other splits, and if the training data is not WMT14. WMT14 is recognized by
+    the name of its dataset on the Hugging Face Hub.
     """
     pair = (data.source_language, data.target_language)
     if pair not in {("en", "de"), ("en", "fr")} or len(split) != 1:

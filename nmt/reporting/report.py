@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def report(runs: Sequence[Path], output: Path, note: Note, contrastive: Path | None = None) -> None:
-    """Writes an HTML report on one or more runs atomically.
+    """Writes an HTML report on one or more runs.
 
     If a finished run contains no scores on its test set, this function translates and scores the
     test set, and saves the scores and translations in the run. The report lists data that cannot be
@@ -34,7 +34,7 @@ def report(runs: Sequence[Path], output: Path, note: Note, contrastive: Path | N
 
     Args:
         runs: the run directories. Duplicates are ignored.
-        output: the HTML file to write. An existing file is replaced.
+        output: the HTML file to write. An existing file is replaced atomically.
         note: called with each user-facing message.
         contrastive: a file of contrastive pairs (see `nmt.evaluation.contrastive`), or None.
 
@@ -130,7 +130,7 @@ def _missing(run: RunRecord) -> list[str]:
 
 
 def _named(runs: Sequence[RunRecord], lines_of: Callable[[RunRecord], list[str]]) -> list[str]:
-    """Returns the lines of all runs.
+    """Returns the results of `lines_of` for all runs.
 
     If there are several runs, each line is prefixed with the name of its run.
     """

@@ -68,7 +68,7 @@ class TestScores(BaseModel):
         return cls.model_validate(content)
 
     def as_file(self) -> bytes:
-        """Returns the content of a test score file, which consists of all fields and their hash."""
+        """Returns the content of a test score file: all fields, and their hash."""
         content = self.model_dump(mode="json")
         return manifest.file_of(content | {"sha256": manifest.value_hash(content)})
 
@@ -84,7 +84,7 @@ class Sitting:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The data of a run from which the report's tables and charts are created."""
+    """The data of one run, from which a report's tables and charts are created."""
 
     directory: Path
     name: str  # unique on the page
@@ -207,7 +207,8 @@ def _check(directory: Path) -> None:
 def _names(paths: Sequence[Path]) -> list[str]:
     """Returns a unique name for each path.
 
-    The names consist of as few of the last components of each path as possible.
+    Each name consists of the last components of the path. All names have the same number of
+    components, which is as small as possible.
     """
     for length in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-length:])) for path in paths]

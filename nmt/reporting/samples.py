@@ -79,7 +79,7 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
 
 def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
-    """Returns the middle sentence of `order`, and the nearest sentences with different scores."""
+    """Returns the sentences nearest to the middle of `order`, if possible with different scores."""
     middle = len(order) // 2
     nearest = sorted(range(len(order)), key=lambda place: (abs(place - middle), -place))
     by_score: dict[float, int] = {}

@@ -136,7 +136,7 @@ def machine(sitting: Sitting) -> str:
 
 
 def _tokens(run: RunRecord) -> tuple[float, float]:
-    """Estimates the numbers of source and target tokens in training from the logged steps."""
+    """Estimates how many source and target tokens training used, based on the logged steps."""
     means = []
     for key in ("source_tokens", "target_tokens"):
         values = [point.value for point in run.points(key)]

@@ -78,14 +78,16 @@ def _arguments(argv: Sequence[str] | None) -> Job:
     parser = argparse.ArgumentParser(description="Translates Parquet files with Ray Data.")
     parser.add_argument("model", help="model, checkpoint or run directory, shared by all machines")
     parser.add_argument("source", type=Path, help="Parquet file, or a directory of Parquet files")
-    parser.add_argument("output", type=Path, help="a folder")
+    parser.add_argument("output", type=Path, help="directory for the output files")
     parser.add_argument("--column", default="text", help="column to translate (default: text)")
     parser.add_argument(
         "--workers", type=int, default=2, help="maximum number of workers (default: 2)"
     )
     parser.add_argument("--cpus", type=float, default=1, help="CPUs per worker (default: 1)")
     parser.add_argument("--gpus", type=float, default=0, help="GPUs per worker (default: 0)")
-    parser.add_argument("--batch-size", type=int, default=2048, help="in rows (default: 2048)")
+    parser.add_argument(
+        "--batch-size", type=int, default=2048, help="rows per batch (default: 2048)"
+    )
     parser.add_argument("--beam", type=int, help="beam size; 1 is greedy (default: the model's)")
     words = parser.parse_args(argv)
     return Job(

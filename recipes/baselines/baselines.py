@@ -221,7 +221,7 @@ def trained(system: str, config: Config) -> Result:
 
 
 def parameters_of(system: str, config: Config) -> int:
-    """Returns the number of weights; a loaded Transformer has converted some of its weights."""
+    """Returns the number of weights of a new model, before any weights are converted."""
     with torch.device("meta"):
         if system == LSTM:
             model: nn.Module = LSTMTranslator(config.model, config.tokenizer.vocabulary_size)

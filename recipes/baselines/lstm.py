@@ -1,6 +1,6 @@
 """An LSTM encoder-decoder with attention, which can be trained instead of the Transformer.
 
-The decoder is that of Luong et al. (2015), "Effective Approaches to Attention-based Neural Machine
+The decoder follows Luong et al. (2015), "Effective Approaches to Attention-based Neural Machine
 Translation": stacked LSTMs, global attention with the score "general", and input feeding, which
 passes the attentional hidden state of a step to the next step. The encoder is bidirectional, as in
 Bahdanau et al. (2015). As in the Transformer, one matrix serves as the source embedding, the target

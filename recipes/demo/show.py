@@ -53,8 +53,8 @@ def test_pairs(translator: Translator) -> list[DemoPair]:
 def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
     """Prints a translated test sentence for each phenomenon.
 
-    The sentence is the one with the fewest other phenomena. An asterisk marks translations that
-    differ from the reference.
+    The printed sentence is the one with the fewest other phenomena. An asterisk marks translations
+    that differ from the reference.
     """
     print("held-out test sentences (* differs from the reference)\n")
     shown: set[int] = set()

@@ -57,7 +57,7 @@ def lexicon(pairs: Sequence[tuple[str, str]]) -> Lexicon:
 
 
 def terms_of(source: str, reference: str, known: Lexicon) -> list[Term]:
-    """Returns the known word pairs whose words occur exactly once in source and reference."""
+    """Returns the known pairs whose words occur exactly once in the source and in the reference."""
     words, of_reference = _WORD.findall(source), _WORD.findall(reference)
     return [
         (s, t)

@@ -91,7 +91,7 @@ class Moved(nn.Module):
 
 @contextmanager
 def moved(transformer: Transformer, by: int) -> Iterator[Transformer]:
-    """Shifts the positions in the encoder and the decoder by `by` within the block."""
+    """Adds `by` to all positions in the encoder and the decoder, within the block."""
     own = transformer.positions
     transformer.positions = Moved(own, by)
     try:

@@ -2,8 +2,8 @@
 
     python recipes/scaling/scaling.py figures/scaling
 
-The script measures one curve per kind of size, for example per sentence length. It writes the
-results to scaling.json and a page with plots to scaling.html, in the given directory.
+The script measures one curve for each quantity that can grow, for example the sentence length. It
+writes the results to scaling.json and a page with plots to scaling.html, in the given directory.
 """
 
 import argparse
@@ -49,7 +49,7 @@ MANY_PAIRS, FEW_PAIRS = 32_000, 300  # pairs that several processes prepare
 
 @dataclass(frozen=True)
 class Curve:
-    """A kind of size, its values, and the function that measures each value."""
+    """A quantity that can grow, its values, and the function that measures each value."""
 
     name: str
     label: str  # label of the size axis

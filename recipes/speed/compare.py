@@ -42,8 +42,8 @@ PRECISIONS = {
     "translate": ("fp32", "bf16", "int8"),
     "text": ("fp32", "bf16", "int8"),
 }
-_HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # system and unsupported precision: replacement
-_TRIES = 2  # maximum number of measured pairs per wanted pair
+_HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # (system, unsupported precision): replacement
+_TRIES = 2  # maximum number of measured pairs for each required pair
 _LIMIT_S = 1800.0  # limit for a visit, in seconds
 
 Visit = Callable[
@@ -166,7 +166,7 @@ def _rounded(rate: float | None) -> str:
 
 
 def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
-    """Yields settings and their peers' Python; reports peers that cannot be installed."""
+    """Yields settings with the Python of each peer; reports peers that cannot be installed."""
     threads = arguments.threads
     work: dict[str, Any] = {
         "machine": Ranks(0, 1, torch.device("cpu")).device_name.rpartition(",")[0],

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def convert_random(shape: Shape, folder: Path) -> None:
-    """Converts the model with random weights with which `peers.nmt` translates."""
+    """Converts the model with the same random weights as in `peers.nmt`."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     pieces = [*_SPECIAL, *(f"w{number}" for number in range(len(_SPECIAL), shape.vocabulary))]

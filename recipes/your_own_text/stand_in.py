@@ -1,4 +1,4 @@
-"""Writes text files in two domains, with sentences from the demo grammar, to try the recipe.
+"""Writes text files of two domains to try the recipe. The demo grammar generates the sentences.
 
     python recipes/your_own_text/stand_in.py text
 

@@ -87,7 +87,7 @@ def difference(a: Tensor, b: Tensor) -> float:
 
 
 def _translated(shape: Shape, beam: int, device: torch.device) -> list[list[int]]:
-    """Returns the tokens of fp32 translations by plain steps."""
+    """Returns the tokens of fp32 translations that are computed with plain steps."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     src = sources(shape, n=16, tokens=4_000)[0].src.to(device)
@@ -138,7 +138,7 @@ def against_fp64(bench: Bench) -> Iterator[Result]:
 
 
 def graphs(bench: Bench) -> Iterator[Result]:
-    """Compares fp32 translations by captured steps (CUDA graphs) and by plain steps."""
+    """Compares fp32 translations with captured steps (CUDA graphs) and with plain steps."""
     shape, length, n = bench.shape(BASE), 4 if bench.small else 30, 4 if bench.small else 32
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
