@@ -329,7 +329,7 @@ class Translator:
                 print(found.text)
 
         Args:
-            texts: an iterable of strings, which is read lazily. A line ending at the end of a text
+            texts: an iterable of strings, which is read lazily. A trailing line break of a text
                 is ignored.
             prefix: the prefix with which every translation must begin.
             window: the maximum number of texts that are translated together, in batches of texts of

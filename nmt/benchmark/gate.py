@@ -63,7 +63,7 @@ class Gate:
         return rate < FAST * self.best
 
     def wait(self) -> float:
-        """Waits until the machine is fast, and returns the probe's last rate.
+        """Waits until the machine runs at full speed, and returns the last rate of the probe.
 
         All calls of this method together wait for at most 60 seconds.
         """

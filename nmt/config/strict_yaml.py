@@ -54,7 +54,7 @@ def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
 
 
 def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
-    """Converts 1e5 to an integer, which all numeric settings accept, but 100000.0 to a float."""
+    """Converts 1e5 to an integer, which all numeric settings accept; 100000.0 remains a float."""
     value = float(loader.construct_yaml_float(node))
     is_count = "e" in str(node.value).lower() and value.is_integer() and abs(value) < 2**53
     return int(value) if is_count else value

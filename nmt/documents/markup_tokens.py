@@ -64,9 +64,9 @@ def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
         letter: a regular expression for the first letter of an element name.
         others: a regular expression for comments, processing instructions and document type
             declarations.
-        not_bogus: alternatives for a regular expression, such as "|DOCTYPE". If they match the text
-            after "<!", this text is not a bogus comment. In the HTML standard, a bogus comment is
-            an invalid comment that ends at the first ">".
+        not_bogus: regular expressions, such as "|DOCTYPE", for text after "<!" that does not begin
+            a bogus comment. In the HTML standard, a bogus comment is an invalid comment that ends
+            at the first ">".
     """
     return re.compile(
         rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"

@@ -153,7 +153,7 @@ class _Placing:
         return self.source.words(element.begin, element.end)
 
     def _runs(self, words: range, free: bytearray, begin: int) -> list[range]:
-        """Returns the ranges of free target words that are aligned with `words`.
+        """Returns the ranges of unassigned target words that are aligned with `words`.
 
         The ranges are sorted by length, so that the longest range is last. Ranges of equal length
         are in reverse text order.

@@ -1,4 +1,4 @@
-"""Bundles JavaScript modules in one script, so that a page does not request many files."""
+"""Bundles JavaScript modules into one script, so that a page does not request many files."""
 
 import re
 from collections.abc import Mapping

@@ -160,7 +160,7 @@ class RunDirectory:
         return atomic.lock(self.path, "nmt train")
 
     def remove_leftovers(self) -> None:
-        """Removes unfinished files that killed training processes left in the run directory."""
+        """Removes unfinished files in the run directory that were left by killed processes."""
         for folder in (self.path, self.checkpoints, *(folder for _, folder in self.by_step())):
             atomic.remove_leftovers(folder)
 

@@ -256,7 +256,7 @@ def _set_threads(translator: Translates, number: int) -> None:
 
 
 def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, Any]:
-    """Calls a function and returns its result, its error and the context of the error.
+    """Calls a function and returns its result, the error that it raised and the error's context.
 
     All returned values can be pickled.
     """

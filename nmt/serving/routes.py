@@ -97,7 +97,7 @@ async def model(request: Request) -> Response:
 
 
 async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
-    """Returns the text that the web page shows when it is opened, with its translation.
+    """Returns the text that the web page shows when the page is opened, and its translation.
 
     Returns None if `text` is None or cannot be translated.
     """

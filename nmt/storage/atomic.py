@@ -51,12 +51,12 @@ def write_if_changed(path: Path, data: bytes) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yields the path of a temporary file that is finally renamed to `path`.
+    """Yields the path of a temporary file, and renames the file to `path` afterwards.
 
     When the body of the `with` statement ends, the temporary file is synced and renamed to `path`.
-    After an exception, `path` is unchanged and the temporary file is removed. Temporary files that
-    killed processes left in the same directory are also removed. If an OSError names no file, for
-    example because the disk is full, `path` is added to the error.
+    After an exception, `path` is unchanged and the temporary file is removed. Temporary files in
+    the same directory that were left behind by killed processes are also removed. If an OSError
+    names no file, for example because the disk is full, `path` is added to the error.
     """
     with _locked_aside(path, Path.touch) as aside:
         mode = _mode_of_files(aside)
@@ -70,13 +70,13 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Yields the path of a temporary directory that is finally renamed to `path`.
+    """Yields the path of a temporary directory, and renames it to `path` afterwards.
 
     When the body of the `with` statement ends, every file in the temporary directory is synced, and
     the temporary directory is renamed to `path`. `path` must be an empty directory, or it must not
-    exist. After an exception, the temporary directory is removed. Temporary directories that killed
-    processes left in the same parent directory are also removed. If an OSError names no file,
-    `path` is added to the error.
+    exist. After an exception, the temporary directory is removed. Temporary directories in the same
+    parent directory that were left behind by killed processes are also removed. If an OSError names
+    no file, `path` is added to the error.
 
     Raises:
         InputError: another process created `path` before the temporary directory was renamed.
