@@ -383,10 +383,10 @@ class Translator:
         Args:
             sentences: the texts to translate, which are normalized in the same way as the training
                 data.
-            options: the search options. `batch_tokens` limits the number of tokens in a batch:
-                the source tokens, including padding, and the tokens of `beam` translations of
-                maximum length per source. If a single sentence exceeds the limit,
-                the sentence forms a separate batch.
+            options: the search options. `batch_tokens` limits the number of tokens in a batch. This
+                number counts the source tokens, including padding, and, for each source, the tokens
+                of `beam` translations of the maximum length. If a single sentence exceeds the
+                limit, the sentence forms a separate batch.
             prefix: one prefix for all translations, or a list with one prefix per sentence. An
                 empty string means that there is no prefix. The length, score and log-probability of
                 a translation include the prefix. If a text is split, the prefix applies only to the

@@ -1,4 +1,4 @@
-"""Times training steps as `nmt train` performs them, on random or prepared sentences."""
+"""Measures the time of the training steps of `nmt train` on random or prepared sentences."""
 
 import statistics
 import time

@@ -249,7 +249,7 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
     """Times the translation of all sentences and of one sentence.
 
     Returns:
-        A part of the benchmark's result, and the largest batch size.
+        The speeds and times in the benchmark's result, and the size of the largest batch.
     """
     note(f"Warming up with {len(work.sentences):,} sentences.")
     warm, _ = _pass(work, gate)

@@ -17,7 +17,7 @@ def say(text: str) -> None:
 
 
 def run_script(name: str, main: Callable[[], None]) -> None:
-    """Runs the script of a recipe. Reports errors and exits in the same way as an `nmt` command."""
+    """Runs the script of a recipe; reports errors and ends the process as `nmt` commands do."""
     try:
         main()
     except KeyboardInterrupt:

@@ -44,7 +44,7 @@ def refuse_file(key: tuple[str, ...], directory: Path) -> None:
 
 
 def _first_name(directory: str, path: str) -> str:
-    """Returns the name of the entry in `directory` that is or contains `path`, or "" if none does.
+    """Returns the first component of `path` relative to `directory`, or "" if `path` is not inside.
 
     Symbolic links in `directory` and `path` are resolved first.
     """

@@ -197,7 +197,7 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
 
 
 def _refuse_text(path: Path) -> None:
-    """Raises InputError if `path`, which is not a configuration, does not end in .yaml or .yml."""
+    """Raises InputError if the file `path` exists, but does not end in .yaml or .yml."""
     if path.is_file() and path.suffix not in (".yaml", ".yml"):
         raise InputError(
             f"{path} is not a configuration. Specify a YAML file that names your text files, such "

@@ -18,8 +18,7 @@ def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str)
 
     Args:
         origins: maps each key to the file and line that set it.
-        name: name of the configuration in messages about keys that neither a file nor an override
-            sets.
+        name: name of the configuration, which messages about missing settings use.
     """
     chosen: dict[KeyPath | int, ErrorDetails] = {}
     for number, problem in enumerate(error.errors()):

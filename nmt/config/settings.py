@@ -147,7 +147,7 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
-        """The corpus entry itself; a Hub dataset has its settings beside the key `hub`."""
+        """The whole corpus entry, because the settings of a Hub dataset are keys of the entry."""
         return self
 
 
@@ -220,7 +220,7 @@ CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
 
 
 def _kind_of(corpus: Any) -> str | None:
-    """Returns the kind of a corpus entry, or None unless exactly one of its keys names a kind."""
+    """Returns the kind of a corpus entry if exactly one key names a kind, and otherwise None."""
     keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
     kinds = [kind for kind in CORPUS_KINDS if kind in keys]
     return kinds[0] if len(kinds) == 1 else None
@@ -557,7 +557,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _prefixes_are_symbols(self) -> Self:
-        """Rejects unknown symbols in a `source_prefix`, which the model would learn as text."""
+        """Rejects a `source_prefix` with unknown symbols, which the model would learn as text."""
         known = self.tokenizer.symbols
         for split in ("train", "validation", "test"):
             for number, corpus in enumerate(getattr(self.data, split)):

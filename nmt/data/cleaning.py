@@ -89,9 +89,9 @@ class HeldOut:
     """The validation and test pairs, with which training pairs are compared to detect leaks.
 
     The comparison uses only the words of a sentence and ignores case and punctuation. A training
-    pair leaks a held-out pair if their sources and their targets are equal, or if their sources are
-    equal and have at least four words. Equal targets alone do not count as a leak, because a target
-    such as "Thank you very much." is the translation of many sources.
+    pair leaks a held-out pair if both pairs have the same source and the same target, or if they
+    have the same source and it has at least four words. Equal targets alone do not count as a leak,
+    because a target such as "Thank you very much." is the translation of many sources.
     """
 
     sources: frozenset[str]

@@ -13,10 +13,10 @@ _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # in the order of their ids
 def adapted(model: bytes) -> bytes:
     """Returns a SentencePiece model whose special and byte pieces have the ids that nmt expects.
 
-    All other pieces follow the special and byte pieces in their original order. The normalization,
-    the pieces and the scores do not change, so the returned model splits every text into the same
-    pieces as `model`. Pieces for PAD, BOS and EOS are added if `model` lacks them. The returned
-    model encodes text as unknown pieces wherever `model` does.
+    The special and byte pieces come first; all other pieces follow and keep their original order.
+    The normalization, the pieces and the scores do not change, so the returned model splits every
+    text into the same pieces as `model`. Pieces for PAD, BOS and EOS are added if `model` lacks
+    them. The returned model encodes text as unknown pieces wherever `model` does.
 
     Args:
         model: content of a BPE or unigram model file.

@@ -73,9 +73,9 @@ def code_problem(tag: str) -> str | None:
 def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
     """Returns a warning for each corpus that does not seem to be in the expected languages.
 
-    The corpora are first checked for the frequent words in `_WORDS`. Each corpus that passes the
-    word check is then compared by trigrams with the first corpus that passes it. The trigrams also
-    reveal problems in languages that are not in `_WORDS`.
+    The corpora are first checked for the frequent words in `_WORDS`. The first corpus that passes
+    this word check is the reference, with which every later corpus that passes the word check is
+    compared by trigrams. The trigrams also reveal problems in languages that are not in `_WORDS`.
 
     Args:
         corpora: the name, the source lines and the target lines of each corpus.

@@ -102,7 +102,7 @@ def read_text(path: Path) -> pa.RecordBatch:
 
 
 def text_pairs(rows: pa.RecordBatch) -> list[TextPair]:
-    """Converts rows that `read_text` returned to sentence pairs."""
+    """Converts the rows from `read_text` into sentence pairs."""
     names = rows.schema.names[len(_TEXT) :]
     source, target, _, *extra = (column.to_pylist() for column in rows.columns)
     columns = (

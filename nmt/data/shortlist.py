@@ -100,7 +100,7 @@ def learn_shortlist(
     Args:
         shards: the source side and the target side of each shard.
         vocabulary_size: number of tokens in the vocabulary, V.
-        frequent: number of most frequent target tokens, N.
+        frequent: the number N; the N most frequent target tokens are in every shortlist.
         translations: maximum number of translations per source token, K.
     """
     counts = np.zeros(vocabulary_size, np.int64)

@@ -191,7 +191,7 @@ class Tokenizer:
         return re.compile(f"(?:(?:{one}) ?)*" if self.symbols else "")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decodes token ids without PAD, BOS and EOS; invalid UTF-8 becomes U+FFFD."""
+        """Decodes token ids and omits PAD, BOS and EOS; invalid UTF-8 becomes U+FFFD."""
         return _unescape(self._processor.decode([int(i) for i in ids]))
 
     def spelling(self, ids: Sequence[int]) -> list[bytes]:

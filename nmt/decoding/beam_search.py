@@ -160,7 +160,7 @@ def search_step_by_step(
 
 
 def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) -> None:
-    """Runs all searches to completion, and alternates between `at_once` searches at a time.
+    """Runs all searches to completion; up to `at_once` searches take turns, step by step.
 
     While the host ranks the candidates of one search, the device computes a step of another search.
     """
@@ -223,8 +223,8 @@ def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Ten
     Returns:
         An int64 tensor of shape (2, b, 2 W), or of shape (2, b, M) if `more` is given. The first
         row contains the bits of the continuations' fp32 log-probabilities. The second row encodes
-        each continuation as parent * V + token. Both rows are in one tensor, so that a single copy
-        transfers them to the host.
+        each continuation as parent * V + token. The log-probabilities and the codes are in one
+        tensor, so that a single copy transfers them to the host.
     """
     b, W, V = logits.shape
     # The softmax includes the tokens that are ruled out below. The normalizer is computed from one

@@ -19,7 +19,7 @@ _MAX_COUNTS = 10_000_000  # maximum number of n-gram counts in memory at once
 
 
 def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Returns the mean of each text's chrF scores (0 to 100) against each of the N texts, (N,)."""
+    """Returns each text's chrF (0 to 100), averaged over all N texts as its reference, (N,)."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     times = np.bincount([numbers[text] for text in texts], minlength=len(numbers))  # (M,)
     expected = pairwise_chrf(list(numbers)) @ times / max(len(texts), 1)

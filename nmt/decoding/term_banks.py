@@ -152,12 +152,12 @@ class TermBanks:
                 must be adjacent.
 
         Returns:
-            Four arrays. The first three have shape (b, 2 W) and contain the log-probabilities,
-            parents and tokens of the W live hypotheses and of the hypotheses that end at this step.
-            The fourth array, `best`, has shape (b,). For each sentence, `best` contains the highest
-            log-probability among the live hypotheses with all required terms. If no live hypothesis
-            of a sentence contains all required terms, `best` contains the highest log-probability
-            among all live hypotheses of the sentence.
+            Four arrays. The first three arrays have shape (b, 2 W). They contain log-probabilities,
+            parents and tokens, first of the W live hypotheses, and then of the hypotheses that end
+            at this step. The fourth array, `best`, has shape (b,). For each sentence, `best`
+            contains the highest log-probability among the live hypotheses with all required terms.
+            If no live hypothesis of a sentence contains all required terms, `best` contains the
+            highest log-probability among all live hypotheses of the sentence.
         """
         is_end = tokens == EOS_ID
         banks, values = self._banks(parents, tokens), values.copy()

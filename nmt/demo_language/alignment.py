@@ -137,8 +137,8 @@ def _single(forms: Iterable[_Words], tokens: list[set[str]]) -> tuple[int, ...]:
 def _undisputed(claims: list[set[Link]]) -> set[Link]:
     """Returns the links of all lexicon entries that do not conflict with another entry.
 
-    `claims` contains one set of links per entry. Two entries conflict if their links share a word
-    and neither set contains the other set.
+    `claims` contains one set of links per entry. Two entries conflict if their sets of links share
+    a word and neither set is a subset of the other.
     """
 
     def disputes(one: set[Link], other: set[Link]) -> bool:

@@ -70,5 +70,5 @@ SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Returns the places where `subject` can be or go. None stands for a person."""
+    """Returns the places where `subject` can be or go. The value None represents a person."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

@@ -55,7 +55,7 @@ The verb table, verbs.tsv, has these columns:
         that, whether, infinitive: a "that" clause, a "whether" clause or an infinitive,
             respectively.
     german_preposition, case: the preposition and the case (acc or dat) of the German verb's object.
-        If the verb has two objects, these cells describe the last object.
+        If the verb has two objects, both columns describe the second object.
     objects: English nouns and noun classes that can be the object of the verb.
     flags: properties of the verb:
         static: the English verb has no progressive, and the verb takes no adverb of manner.

@@ -123,7 +123,8 @@ class NounPhrase:
         return " ".join(filter(None, parts))
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """Returns the German text in a case. `negated` adds "kein" to an indefinite noun phrase."""
+        """Returns the German text in the given grammatical case. `negated` adds "kein" to an
+        indefinite noun phrase."""
         determiner = "no" if negated and self.indefinite else self.determiner
         row = self.row
         owner = _RELATIVE_PRONOUN[self.owner]["gen"] if self.owner else ""

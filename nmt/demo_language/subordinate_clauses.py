@@ -1,4 +1,4 @@
-"""Generates sentences with a subordinate clause. In German, it ends with the finite verb."""
+"""Generates sentences with a subordinate clause. The German clause ends with the finite verb."""
 
 from dataclasses import replace
 from random import Random

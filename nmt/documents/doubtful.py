@@ -1,9 +1,9 @@
 """Detects suspicious translations, which are repetitive or much longer than their sources.
 
-For short, unusual or garbled input, models can generate such translations, which are called
-hallucinations (Raunak et al., 2021). The checks are conservative: in a test on 29,000 captions with
-human translations, in both translation directions, the checks flagged only two translations, both
-of the source "@@". The checks do not detect other errors, such as omissions.
+Models can generate such faulty translations, which are called hallucinations (Raunak et al., 2021),
+if the input is short, unusual or garbled. The checks are conservative: in a test on 29,000 captions
+with human translations, in both translation directions, the checks flagged only two translations,
+both of the source "@@". The checks do not detect other errors, such as omissions.
 """
 
 import re

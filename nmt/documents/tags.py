@@ -39,7 +39,7 @@ class Point:
     is_after_space: bool = False  # the space next to the point comes before it in the text
 
     def written(self, is_first: bool) -> str:
-        """Returns the point's markup with its space, if any.
+        """Returns the markup of the point, including the space next to the point if there is one.
 
         The space follows the markup if `is_first` is true, and precedes the markup otherwise.
         """
@@ -289,9 +289,9 @@ class _Placing:
         """Returns the character index at which an empty element, called a point, is inserted.
 
         Args:
-            after: the character index in the translation at which the last aligned word before the
-                point ends. If no word before the point is aligned, `after` is the index at which
-                the parent element begins.
+            after: the character index of the end of the last aligned word that precedes the point
+                in the translation. If no word before the point is aligned, `after` is the index at
+                which the parent element begins.
             end: the character index in the translation at which the parent element ends.
         """
         letters = self.source.letters

@@ -88,8 +88,9 @@ def bleu_interval(
 
     Returns the 2.5% and 97.5% quantiles of BLEU over 1000 resamples of the sentences. sacreBLEU
     uses the same resamples for its confidence intervals, but prints the mean of the scores on these
-    resamples and half the width of the interval. This mean plus half the width can exceed 100. The
-    environment variable SACREBLEU_SEED sets the random seed of the resamples (default 12345).
+    resamples and half the width of the interval. The sum of the mean and half the width can exceed
+    100. The environment variable SACREBLEU_SEED sets the random seed of the resamples (default
+    12345).
     """
     check_texts(hypotheses, references)
     return interval(bleu_metric(**counting), hypotheses, references)

@@ -98,7 +98,7 @@ def paper_tokens(line: str, target_language: str = "de", *, of_reference: bool =
 
 
 def _split_last_stop(tokens: str) -> str:
-    """Separates the full stop at the end of a line from the word before, even an abbreviation.
+    """Separates the full stop at the end of a line from the last word, even after abbreviations.
 
     For example, "usw." becomes "usw .", but "usw ..." is not changed. Moses' tokenizer.perl also
     separates this full stop, but sacremoses does not.

@@ -104,7 +104,8 @@ class LineWriter:
                 self.links.flush()
 
     def _lines_of(self, window: TranslatedWindow) -> tuple[list[str], list[Translation]]:
-        """Returns the output lines and the translations of the input lines that end in `window`."""
+        """Returns the output lines and translations of input lines whose last part is in
+        `window`."""
         complete: list[Translation] = []
         lines: list[str] = []
         for part, (translations, is_cut, is_lost) in zip(*window, strict=True):

@@ -1,7 +1,7 @@
 """Implements scaled dot-product attention, multi-head attention (§3.2) and attention masks.
 
 In shapes, R is the number of rows, each of which contains one sentence or several packed sentences.
-Each row has T queries and S keys, or C columns if queries and keys are the same tokens. D is
+Each row has T queries and S keys. If queries and keys are the same tokens, C is their number. D is
 d_model, H is the number of heads, K is d_k, and V is d_v.
 """
 
@@ -80,8 +80,8 @@ def rules_of(
     """Yields a bool mask for each enabled rule except `ancestors`; True allows attention.
 
     Args:
-        of_query: a function that indexes a tensor of shape (R, T) with one segment id or position
-            per query.
+        of_query: a function that selects elements of a tensor of shape (R, T), which contains one
+            segment id or position per query.
         of_key: a function that indexes a tensor of shape (R, S) with one segment id or position
             per key. The tensors that `of_query` and `of_key` return must be broadcastable.
     """

@@ -1,4 +1,4 @@
-"""Finds the paper's model, row of Table 3 and test set that correspond to a configuration."""
+"""Finds what corresponds to a configuration in the paper: model, row of Table 3 and test set."""
 
 from collections.abc import Sequence
 from operator import attrgetter

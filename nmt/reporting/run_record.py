@@ -207,8 +207,8 @@ def _check(directory: Path) -> None:
 def _names(paths: Sequence[Path]) -> list[str]:
     """Returns a unique name for each path.
 
-    Each name consists of the last components of the path. All names have the same number of
-    components, which is as small as possible.
+    Each name consists of the last n components of the path, where n is the smallest number for
+    which all names differ.
     """
     for length in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-length:])) for path in paths]

@@ -18,7 +18,7 @@ from nmt.storage.names import SHORTLIST, TOKENIZER
 
 
 def mean_weights(models: Iterable[OpenedModel]) -> tuple[dict[str, Tensor], list[OpenedModel]]:
-    """Returns the mean weights of several models, in fp32, and the models with weights removed.
+    """Returns the mean weights of several models in fp32, and the models without their weights.
 
     `models` may contain checkpoints. If `models` is a generator, only the mean and the weights of
     one model are in memory at the same time. If `models` is empty, both results are empty.

@@ -85,10 +85,10 @@ def record_state(run: RunDirectory, state: State) -> None:
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
     """Returns the steps whose checkpoints may be averaged, in descending order.
 
-    A checkpoint may be averaged if its step is `last` or a multiple of `every` below `last`,
-    because every run saves a checkpoint at these steps. Checkpoints of other steps, such as the
-    step at which a run was stopped, are not averaged. A resumed run therefore has the same mean
-    weights as an uninterrupted run.
+    A checkpoint may be averaged if its step is `last`, or if its step is less than `last` and a
+    multiple of `every`. Every run saves a checkpoint at these steps. Checkpoints of other steps,
+    such as the step at which a run was stopped, are not averaged. A resumed run therefore has the
+    same mean weights as an uninterrupted run.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)

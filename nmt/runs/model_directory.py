@@ -77,8 +77,8 @@ def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
     """Finds the model or checkpoint in a directory, without loading its weights.
 
     If `path` is a run directory, returns the finished model or the newest valid checkpoint,
-    whichever was trained for more steps. If both were trained for the same number of steps, returns
-    the finished model.
+    whichever was trained for more steps. If the finished model and the checkpoint were trained for
+    the same number of steps, returns the finished model.
 
     Args:
         note: a function that is called with messages that say which model of a run is used and
@@ -339,7 +339,8 @@ def tokenizer_to_fine_tune(config: Config) -> Path | None:
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """Returns a key for sorting models by step, with a finished model after its checkpoint."""
+    """Returns a key for sorting by step; a finished model is sorted after the checkpoint of its
+    step."""
     content, _ = candidate
     return content["step"], content["kind"] == "model"
 

@@ -44,8 +44,8 @@ def refuse_output(path: Path) -> None:
     """Raises InputError if a model must not be written to `path`.
 
     A model may be written to a path that does not exist or is an empty directory (see
-    `refuse_existing`). The path must not be inside a directory that nmt manages in runs, models and
-    prepared data (see `owner`).
+    `refuse_existing`). The path must not be inside a run, a model or prepared data, except in
+    directories that nmt does not manage (see `owner`).
     """
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):

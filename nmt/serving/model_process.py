@@ -125,8 +125,8 @@ class ModelProcess:
         """Calls `Translator.n_best` in the model process and returns the result.
 
         Args:
-            is_wanted: a function that is called at short intervals. If it returns False, the
-                translation is abandoned.
+            is_wanted: a function that is called at short intervals; when `is_wanted` returns False,
+                the translation is abandoned.
 
         Raises:
             AbandonedError: `is_wanted` returned False.

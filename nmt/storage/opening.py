@@ -93,7 +93,8 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
     """Returns a stream that decompresses a file, or None if the file is not compressed.
 
     Args:
-        begin: the first bytes of the file. Reading from `file` must return these bytes again.
+        begin: the first bytes of the file. The position of `file` must still be at its beginning,
+            so that the next read returns these bytes again.
         name: the name of the file in messages.
 
     Raises:

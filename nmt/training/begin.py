@@ -202,8 +202,8 @@ def be_deterministic(wanted: bool) -> None:
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
     """Returns a Transformer with the weights from which training starts or continues.
 
-    The weights are restored from `start` or copied from the model to fine-tune. If there is neither
-    a checkpoint nor a model to fine-tune, the weights are random.
+    The weights are restored from `start`, or copied from the model that is to be fine-tuned. If
+    there is neither a checkpoint nor a model to fine-tune, the weights are random.
     """
     transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:

@@ -75,8 +75,8 @@ def choose_path(
 
     Args:
         loss_module: the model and its loss, before layers are compiled.
-        former: the path that the run has used so far, or None for a new run. Paths that are faster
-            than `former` are not chosen.
+        former: the path that the run has used so far, or None for a new run. A path that is faster
+            than `former` is never chosen.
         note: a function that is called with a warning if a path is rejected or `former` is not
             available.
 
@@ -189,11 +189,10 @@ class Reference:
 
         The first check lowers the probability of dropout to almost 0, and compares the loss and
         each parameter's gradient with the values that the reference implementation computes in fp32
-        without dropout. Dropout is not switched off, because the compiler would then fuse
-        operations differently than in training. The limit for an error is twice the error of the
-        reference implementation in the run's precision, plus `_TOLERANCE` times the size of the
-        fp32 value. The size of a gradient is its norm plus one hundredth of the total norm of all
-        gradients.
+        without dropout. Dropout stays enabled, because the compiler fuses operations differently
+        without dropout. The limit for an error is twice the error of the reference implementation
+        in the run's precision, plus `_TOLERANCE` times the size of the fp32 value. The size of a
+        gradient is its norm plus one hundredth of the total norm of all gradients.
 
         The second check uses the configured probability of dropout, because layers are compiled
         separately for each probability. Because the dropout masks of execution paths differ, the
@@ -285,7 +284,8 @@ def _gradients(
     *,
     drops: bool = False,
 ) -> tuple[float, dict[str, Tensor]]:
-    """Returns the loss and the gradients per target token; clears the gradients in `loss_module`.
+    """Returns the loss and the gradients, divided by the number of target tokens, and clears
+    `.grad`.
 
     Args:
         drops: whether to apply dropout.

@@ -139,10 +139,10 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
     if not has_learned(mean):
         found.append(
             f"The model in {run.path} has learned almost nothing: its validation nll of "
-            f"{mean['nll']:.3f} is not at least 20% lower than {mean['unigram_nll']:.3f}, the nll "
-            "of predictions from token frequencies alone. Continue the training. If the loss did "
-            "not fall, lower the learning rate or the dropout, and check that line i of the target "
-            "files is the translation of line i of the source files."
+            f"{mean['nll']:.3f} should be at least 20% lower than the nll of predictions from "
+            f"token frequencies alone, which is {mean['unigram_nll']:.3f}. Continue the training. "
+            "If the loss did not fall, lower the learning rate or the dropout, and check that line "
+            "i of the target files is the translation of line i of the source files."
         )
     elif best.step is not None and best.beats(mean, by):
         name, alone = NAMES[by], getattr(best, by)

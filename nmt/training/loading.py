@@ -31,7 +31,9 @@ LoadedStep = tuple[
 
 @contextmanager
 def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Iterator[LoadedStep]]:
-    """Yields an iterator over the steps that follow step `after`; tensors are on this rank's device.
+    """Yields an iterator over the steps after step number `after`.
+
+    The tensors of the steps are on this rank's device.
 
     Advancing the iterator may raise the same exceptions as `Plan.steps`.
 

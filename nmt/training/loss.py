@@ -36,7 +36,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     p_v - epsilon / V - (1 - epsilon) [v = y]. To save time, the logits are overwritten with p
     as soon as the label's logit has been read. The mean of a token's logits is therefore computed
     as the product of its hidden state and the mean row of the embedding. The term -epsilon / V is
-    not subtracted from each p_v. Instead, -epsilon times the mean row is added to the gradient of
+    not added to the entries of p. Instead, -epsilon times the mean row is added to the gradient of
     each hidden state, and -epsilon / V times the sum of the hidden states is added to the gradient
     of each row of the embedding.
 

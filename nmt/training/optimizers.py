@@ -256,7 +256,7 @@ def skip_if_not_finite(optimizer: Optimizer, measured: Tensor) -> None:
     """Makes the optimizer skip this and all later steps if a value in `measured` is not finite.
 
     The check runs on the device. The optimizer therefore also skips the steps that the host
-    launches before it reads the values in `measured`.
+    launches before the host reads the values in `measured`.
     """
     found = (~measured.isfinite().all()).float()
     former = getattr(optimizer, "found_inf", None)

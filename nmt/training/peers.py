@@ -95,9 +95,9 @@ class Peers:
         """Ends the process if a rank is lost and the body of the `with` statement therefore hangs.
 
         A GPU's queue holds about a thousand kernel launches. If the queue is full, the next launch
-        blocks the host. If the GPU is also waiting for a lost rank, that launch never returns. If
-        the body raises an exception, the guard stays active, because cleaning up after the
-        exception may also hang.
+        blocks the host. If the GPU is also waiting for a lost rank, the blocked launch never
+        returns. If the body raises an exception, the guard stays active, because cleaning up after
+        the exception may also hang.
         """
         if not self._guard:
             self._guard = threading.Thread(target=self._end_if_held, name="guard", daemon=True)

@@ -26,9 +26,9 @@ class StepResult:
 
     The losses are sums in nats, divided by `StepPlan.loss_divisor`. On a GPU, the losses and the
     gradient norm may not be available yet. The first access to a value waits for the device and for
-    the other ranks, so every rank must access the result. The first access also exchanges the
-    numbers in `requests`, so that ranks communicate only once per step. Accessing a value raises
-    DivergedError if the loss or the gradient norm is not finite.
+    the other ranks, so every rank must access the result. The first access to a value also
+    exchanges the numbers in `requests` between the ranks, so that ranks communicate only once per
+    step. Accessing a value raises DivergedError if the loss or the gradient norm is not finite.
     """
 
     def __init__(

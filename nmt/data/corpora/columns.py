@@ -19,7 +19,8 @@ _SENTENCES = ("source", "target")
 
 
 def columns_of(settings: Section) -> dict[str, Any]:
-    """Maps NAME to the value of each setting NAME_column that is not null."""
+    """Returns a dictionary that maps NAME to the value of NAME_column, for each such setting that
+    is not null."""
     return {
         key.removesuffix(_SUFFIX): name
         for key, name in settings
@@ -28,7 +29,7 @@ def columns_of(settings: Section) -> dict[str, Any]:
 
 
 def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
-    """Returns the sentence pair in a table row or a JSON object.
+    """Extracts a sentence pair from a table row or a JSON object.
 
     Args:
         row: maps the name of each column of the pair to its value.

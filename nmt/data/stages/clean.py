@@ -69,9 +69,9 @@ def _clean_corpus(
 def _held_out_pairs(shard: FinishedShard) -> Iterator[tuple[str, str]]:
     """Yields the pairs that `clean_shard` wrote, without the prefix of the corpus.
 
-    A prefix may select a translation direction, and training text may be in the opposite direction.
-    Therefore, if the corpus has a prefix, each pair is also yielded with source and target
-    exchanged.
+    If the corpus has a prefix, each pair is also yielded with source and target exchanged, because
+    a prefix may select a translation direction, and the training data may then contain the same
+    pairs in the opposite direction.
     """
     batch, prefix = shards.read_text(shard.path), shard.entry.corpus.source_prefix
     sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())

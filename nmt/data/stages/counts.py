@@ -20,7 +20,7 @@ def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
 
 
 def in_targets(symbol: str) -> str:
-    """Returns the key of the count that tells how many shards have a symbol in their targets."""
+    """Returns the key of the number of shards whose targets contain the given symbol."""
     return f"{symbol} in targets"
 
 

@@ -91,7 +91,7 @@ class _LinearFunction(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """A linear layer that, on a CPU, multiplies and adds the bias in one pass with oneDNN.
+    """A linear layer; on a CPU, oneDNN computes the product and adds the bias in one pass.
 
     Args:
         in_features: the width I of the input.
