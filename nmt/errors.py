@@ -72,7 +72,8 @@ class InputError(Exception):
         return "\n".join(self.problems)
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the messages, in which a subclass may rename parameters according to `names`."""
+        """Returns the messages. In subclasses, `names` may replace the names of parameters in
+        them."""
         return self.problems
 
 

@@ -448,9 +448,9 @@ class Translator:
     ) -> None:
         """Decodes parts again, with constraints, if their best translations lack required terms.
 
-        The new translations of a part are used only if the best of them lacks fewer required terms
-        than the previous best translation. Any translation that lacks more required terms than the
-        best translation of the same part is removed.
+        The new translations of a part are used only if the best of them contains more of the
+        required terms than the previous best translation. Any translation that lacks more required
+        terms than the best translation of the same part is removed.
         """
         required = [glossary.required(self._text(part.tokens)) for part in parts]
         lacking = [i for i, some in enumerate(found) if unmet(required[i], some[0].text)]

@@ -172,7 +172,7 @@ def _as_texts(lengths: np.ndarray, vocabulary_size: int) -> list[str]:
 
 
 class _Ids:
-    """Replaces the tokenizer for texts that consist of token ids."""
+    """A substitute for the tokenizer, for texts that consist of token ids."""
 
     symbol_ids: Mapping[str, int] = {}
 
@@ -221,7 +221,7 @@ def random_transformer(
 def forced(transformer: Transformer, config: Config) -> Translator:
     """Returns a translator that takes token ids instead of text and never generates EOS.
 
-    Each translation has one token more than its source text without EOS.
+    Each translation has one token more than its source text, not counting the source's EOS.
     """
     transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})

@@ -97,8 +97,9 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
     and `tokenizer` settings as the model.
 
     Returns:
-        The configuration. The result is None if `training.initialize_from` does not name a model,
-        or if no configuration is found and `content` contains the sections `model` and `tokenizer`.
+        The configuration. The result is None in two cases: `training.initialize_from` does not name
+        a model, or no configuration is found, but `content` itself contains the sections `model`
+        and `tokenizer`.
 
     Raises:
         InputError: no configuration is found, and `content` lacks the section `model` or

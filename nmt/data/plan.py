@@ -190,8 +190,8 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
         target: (pairs,) number of target tokens of each pair.
 
     Returns:
-        A list of length steps + 1, which contains the start of each step and the end of the last
-        step, as indices of pairs.
+        A list of indices of pairs, which contains the start of each step and the end of the last
+        step.
     """
     ends = np.minimum(*(_end_of_step(side, batch_tokens) for side in (source, target)))
     if (ends == np.arange(len(ends))).any():

@@ -228,8 +228,8 @@ class BatchedSearch:
     ) -> Iterator[list[int]]:
         """Groups sources of similar length into batches, and yields each batch's source indices.
 
-        All sources in a batch have the same beam width, so that a source's beam width never depends
-        on other sources.
+        Only sources with the same beam width are in one batch, so that no source's beam width is
+        changed because of other sources.
         """
         bound = options.batch_tokens or self.default_batch_tokens
         widths = [_width(part, beam) for part in parts]

@@ -434,7 +434,7 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Removes the sentences that are done if they make up at least 1/8 of the batch.
+        """Removes finished sentences from the batch, if at least 1/8 of its sentences are finished.
 
         Returns the indices of the sentences that remain in the batch.
         """

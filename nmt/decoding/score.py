@@ -83,9 +83,9 @@ def top_predictions(
 
     Returns:
         Two arrays of shape (N,), where N is the total number of target positions. The first array
-        contains the probability of the most likely token at each position. The second array states
-        at which positions the most likely token is the target token. The order of the positions is
-        unspecified.
+        contains the probability of the most likely token at each position. The second array is True
+        at each position where the most likely token is the target token. The order of the positions
+        is unspecified.
     """
     confidences, hits = [], []
     for _, tokens, logs in _distributions(transformer, pairs, batch_tokens):

@@ -65,7 +65,7 @@ def subordinate(rng: Random) -> Draft:
 def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clause]:
     """Returns the main clause and a clause that states a reason, such as "he is tired".
 
-    The second clause describes either the subject of `main` or `other`.
+    The second clause describes either `other` or the subject of `main`.
     """
     subject = main.subject
     pronoun = _resumed(subject)

@@ -2,8 +2,8 @@
 
 Models can generate such faulty translations, which are called hallucinations (Raunak et al., 2021),
 if the input is short, unusual or garbled. The checks are conservative: in a test on 29,000 captions
-with human translations, in both translation directions, the checks flagged only two translations,
-both of the source "@@". The checks do not detect other errors, such as omissions.
+with human translations, in both translation directions, the checks flagged only two translations;
+the source of both was "@@". The checks do not detect other errors, such as omissions.
 """
 
 import re

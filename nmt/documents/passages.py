@@ -89,7 +89,8 @@ class Passage:
 
 
 def later(found: Translation, words: int) -> Translation:
-    """Returns the translation with `words` added to each source word index in its alignment."""
+    """Returns the translation, with every source word index in its alignment increased by
+    `words`."""
     if found.alignment is None:
         return found
     return replace(found, alignment=[(source + words, to) for source, to in found.alignment])

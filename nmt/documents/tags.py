@@ -231,7 +231,8 @@ class _Placing:
     ) -> list[tuple[int, int, Element | Point]]:
         """Returns a (begin, end, child) tuple for each child of `parent`, sorted by begin.
 
-        The values begin and end are the character indices of the child in the translation.
+        `begin` and `end` are the indices of the characters at which the child begins and ends in
+        the translation.
         """
         found: list[tuple[int, int, Element | Point]] = []
         first, after = self.source.words(parent.begin, parent.end).start, begin

@@ -448,9 +448,9 @@ class _Prefixes:
 def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
     """Converts BrokenPipeError to ArgumentError if the output is a regular file.
 
-    If the output is a regular file, only the pipe for the word alignments can break, and the
-    ArgumentError explains why no translations were written. If the output is standard output or a
-    pipe, the BrokenPipeError is re-raised.
+    If the output is a regular file, a broken pipe can only be the pipe for the word alignments. In
+    this case, raises an ArgumentError whose message says that no translations were written. If the
+    output is standard output or a pipe, the BrokenPipeError is re-raised.
     """
     try:
         yield

@@ -4,9 +4,9 @@ Post-norm layers, which the paper uses, compute LayerNorm(x + Dropout(Sublayer(x
 compute x + Dropout(Sublayer(LayerNorm(x))), and one more LayerNorm follows the last layer of the
 encoder and the last layer of the decoder.
 
-In shapes, R is the number of rows, S the number of source columns, T the number of target columns,
-and C the number of columns of a source or target. D is d_model, F is d_ff, and V is the vocabulary
-size.
+In shapes, R is the number of rows, S the number of source columns, and T the number of target
+columns. C is S in the encoder and T in the decoder. D is d_model, F is d_ff, and V is the
+vocabulary size.
 """
 
 from __future__ import annotations

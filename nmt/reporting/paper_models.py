@@ -36,7 +36,8 @@ _NOT_OF_TABLE_3 = {
 
 
 def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Returns the more similar model of the paper ("base" or "big") and the settings that differ.
+    """Returns the paper's model, "base" or "big", that is most like a configuration, and the
+    differences.
 
     A configuration for EN-FR is compared with the paper's EN-FR models. All other configurations
     are compared with the paper's EN-DE models.

@@ -386,9 +386,9 @@ class Batcher:
 
         Clients that have received a response usually send their next requests immediately. The next
         batch is therefore delayed briefly, until the queue contains the process's share of the
-        requests: the number of requests when the last batch was formed, divided by the number of
-        model processes. Without this delay, the first request to arrive would be translated alone,
-        and the others would have to wait.
+        requests. The share is the number of requests that were unanswered when the last batch was
+        formed, divided by the number of model processes. Without this delay, the first request to
+        arrive would be translated alone, and the others would have to wait.
 
         Returns:
             A batch of texts or a request to call a function, or None if the process has exited or
@@ -456,7 +456,8 @@ class Batcher:
         self._count(began)
 
     def _translate(self, process: ModelProcess, batch: list[_Item]) -> None:
-        """Translates a batch. If translation fails, retries each half to isolate faulty texts."""
+        """Translates a batch. If the translation of a batch fails, translates each half of the
+        batch, to isolate faulty texts."""
         batch = [item for item in batch if not item.work.future.done()]
         if not batch:
             return

@@ -134,7 +134,8 @@ async def translate(request: Request) -> Response:
 
 
 def _same(code: str, known: Iterable[str]) -> str | None:
-    """Returns the first code in `known` that equals `code` if case is ignored, otherwise None."""
+    """Returns the first code in `known` that equals `code`, ignoring case, or None if there is
+    none."""
     return next((each for each in known if each.lower() == code.lower()), None)
 
 

@@ -169,7 +169,7 @@ def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = 
 
 @contextmanager
 def verified(folder: Path, content: dict[str, Any], name: str) -> Iterator[BinaryIO]:
-    """Opens a file that the manifest `content` lists, and finally checks the file's hash.
+    """Opens a file that is listed in the manifest `content`, and checks the file's hash at the end.
 
     The hash is checked at the end of the `with` statement. The hash is computed from the bytes that
     are read inside the `with` statement, so that later changes to the file have no effect. The file

@@ -235,7 +235,7 @@ def count_lines(path: Path) -> int:
 
 
 class Rest:
-    """A stream of the bytes `begin` and of the rest of a pipe.
+    """A stream that consists of the bytes in `begin`, followed by the rest of a pipe.
 
     The bytes `begin` have already been read from the pipe.
     """

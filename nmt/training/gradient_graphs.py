@@ -67,7 +67,7 @@ class GradientGraphs:
         return self.is_possible
 
     def replay(self, batch: Batch, divisor: Tensor) -> Tensor:
-        """Adds the gradients of a micro-batch of a captured shape, and returns its losses.
+        """Replays the graph for a micro-batch's shape, and returns the losses of the micro-batch.
 
         Args:
             divisor: the number by which the loss is divided, a scalar on the device.

@@ -106,7 +106,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
-    """Returns the number of tokens per chunk, whose logits are in memory at the same time.
+    """Returns the number of tokens whose logits are in memory at the same time, called a chunk.
 
     On a GPU, all chunks have about the same size, because a small last chunk would be inefficient.
     The size of a GPU chunk is also a multiple of 128, the tile size of matrix multiplications.

@@ -76,9 +76,9 @@ class InferenceCopy:
     """Provides a translator, equivalent to `nmt translate`, for the model that is being trained.
 
     On a GPU, the translator uses a bf16 copy of the model. All validations of a run use the same
-    copy, so that its decode buffers and CUDA graphs are reused. Because CUDA graphs read weights at
-    fixed addresses, new weights are copied into the same memory. On a CPU, the translator uses the
-    fp32 model that is being trained.
+    copy of the model, so that its decode buffers and CUDA graphs are reused. Because CUDA graphs
+    read weights at fixed addresses, new weights are copied into the same memory. On a CPU, the
+    translator uses the fp32 model that is being trained.
     """
 
     def __init__(self) -> None:
@@ -126,8 +126,8 @@ def validate(
     Sources are translated as in `nmt translate`, with the decoding settings in `config`.
 
     Args:
-        copy: the object that provides the translator. All validations of a run must use the same
-            `InferenceCopy`.
+        copy: a copy of the model for translation, which provides the translator. All validations of
+            a run must use the same `InferenceCopy`.
         target_symbols: see `Translator.of`.
 
     Returns:

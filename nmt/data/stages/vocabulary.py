@@ -31,8 +31,8 @@ def learn_vocabulary(job: Job, text: KeptText, note: Note) -> Tokenizer:
     """Trains a tokenizer or copies the given tokenizer, unless an earlier call has done so.
 
     Raises:
-        InputError: the vocabulary size is not possible with the training text, or the vocabulary
-            size or the symbols of the given tokenizer differ from the settings.
+        InputError: the training text does not allow this vocabulary size, or the given tokenizer
+            has another vocabulary size or other symbols than the settings require.
     """
     if not is_finished(job.tokenizer):
         _write_tokenizer(job, text, note)
@@ -103,7 +103,8 @@ def _text_bytes(text: KeptText) -> int:
 
 
 def _sample(text: KeptText) -> Iterator[str]:
-    """Yields both sides of evenly spaced kept pairs, on which the tokenizer is trained."""
+    """Yields the sides of evenly spaced pairs that cleaning kept, to train the tokenizer on
+    them."""
     total = sum(int(np.count_nonzero(mask)) for _, mask in text)
     wanted = max(1, total * SAMPLE_BYTES // _text_bytes(text))
     wanted = min(total, SAMPLE_SENTENCES // 2, wanted)

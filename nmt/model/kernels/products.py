@@ -95,7 +95,7 @@ class Linear(nn.Linear):
 
     Args:
         in_features: the width I of the input.
-        rows: the widths of one or more projections of the input. The weights of all projections are
+        rows: for each projection of the input, its output width. The weights of all projections are
             stacked into one matrix, so that a single matrix multiplication computes all
             projections. The width O of the output is the sum of the projections' widths.
     """
