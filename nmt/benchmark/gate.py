@@ -80,8 +80,8 @@ class Gate:
         The measurement is performed at most 3 * `wanted` times.
 
         Args:
-            measure: a function that performs one measurement. `measure` returns the result and the
-                rates that its own calls of `rate` returned.
+            measure: a function that performs one measurement. `measure` returns its result, and a
+                list of the rates that it obtained from calls of `rate`.
             wanted: the number of results to collect, which must be at least 1.
 
         Returns:

@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _find_model(arguments: argparse.Namespace) -> None:
-    """Sets `model` if argparse has parsed MODEL after `--reference F` as a second reference."""
+    """Corrects `--reference F MODEL`, which argparse parses as two references and no model."""
     references = arguments.reference or []
     if arguments.model is None and len(references) > 1 and references[-1].is_dir():
         *arguments.reference, arguments.model = references

@@ -6,7 +6,7 @@ from nmt.config.settings import Config
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Maps the dotted key of each setting that differs to its old and its new value.
+    """Returns a mapping from the dotted key of each changed setting to its old and its new value.
 
     For `training.compile`, the value `auto` counts as equal to both `true` and `false`, because its
     meaning depends on the machine.

@@ -153,7 +153,7 @@ def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
     Args:
         content: the parsed YAML, merged with the base file and the overrides.
         origins: maps each key to the file and line that set it, for error messages.
-        name: name of the configuration in error messages about keys that are not in `origins`.
+        name: what error messages call the configuration if a key is not in `origins`.
 
     Raises:
         InputError: the configuration is not valid. The message has one line per problem.

@@ -152,8 +152,8 @@ class PreparedData:
     def changed_input(self) -> str | None:
         """Returns the first local input file that has changed since the data was prepared, or None.
 
-        A file whose size differs counts as changed without being read. A file of unchanged size is
-        read and hashed only if it was modified after the data was prepared.
+        If the size of a file has changed, the file counts as changed, and is not read. A file of
+        unchanged size is read and hashed only if it was modified after the data was prepared.
         """
         prepared_at = (self.directory / manifest.NAME).stat().st_mtime
         for name, facts in self.manifest["inputs"].items():

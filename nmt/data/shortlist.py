@@ -151,7 +151,8 @@ class _Model1:
     def _links(
         self, shard: tuple[Side, Side], rows: NDArray[np.int64], is_rare: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the links of all cells of the pairs at `rows`, and the start of each group."""
+        """Returns the links of the pairs at `rows`, grouped by cell, and the index of each group's
+        start."""
         (source, lengths), (target, target_lengths) = (_pieces(side, rows) for side in shard)
         kept = is_rare[target]
         pair = np.repeat(np.arange(len(rows)), target_lengths)[kept]  # (rare target tokens,)

@@ -61,7 +61,7 @@ def _with_relative(
     """Adds a relative clause, in which the relative pronoun is a subject, object or possessor.
 
     `main` is the verb of the main clause, and `agent` is the noun of its subject. Most relative
-    clauses repeat neither of them.
+    clauses repeat neither this verb nor this noun.
     """
     kind = rng.random()
     if "person" not in phrase.noun.classes or kind > 0.6:

@@ -86,7 +86,7 @@ def analyze(
     Args:
         counting: the options for computing BLEU.
         found: the model. Word frequencies are counted in the model's training data.
-        translator: the same model, loaded, for measuring its calibration. If `found` or
+        translator: the loaded model, which is used to measure its calibration. If `found` or
             `translator` is None, the analysis contains neither word frequencies nor calibration.
 
     Raises:

@@ -82,8 +82,9 @@ def rules_of(
     Args:
         of_query: a function that selects elements of a tensor of shape (R, T), which contains one
             segment id or position per query.
-        of_key: a function that indexes a tensor of shape (R, S) with one segment id or position
-            per key. The tensors that `of_query` and `of_key` return must be broadcastable.
+        of_key: a function that selects elements of a tensor of shape (R, S), which contains one
+            segment id or position per key. The tensors that `of_query` and `of_key` return must be
+            broadcastable.
     """
     if visibility.segments is not None:
         query, key = of_query(visibility.segments[0]), of_key(visibility.segments[1])

@@ -22,7 +22,7 @@ def doubts(source: str, translation: Translation) -> list[str]:
         * "bytes": at least four tokens, and more than half of all tokens, are byte tokens. Byte
           tokens spell characters that are not in the vocabulary.
         * "unsure": the geometric mean of the token probabilities is below 0.5. Translations by
-          exported models never have this sign, because they have no token probabilities.
+          exported models are never "unsure", because they have no token probabilities.
     """
     logs = translation.token_log_probabilities
     content = [piece for piece in translation.pieces if piece != "</s>"]

@@ -161,8 +161,8 @@ class Reference:
     Attributes:
         exact: the loss and the gradient norms in fp32.
         gradients: the fp32 gradient of each parameter, by parameter name, in host memory.
-        errors: the errors of the reference implementation in the run's precision, with the fp32
-            results as the exact values.
+        errors: the differences between the reference implementation's results in the run's
+            precision and its fp32 results.
     """
 
     exact: _Measured

@@ -31,7 +31,7 @@ class Jsonl(Kind):
 def _value(row: Any, dotted: str, where: str) -> Any:
     """Returns the value of a key in `row`.
 
-    If `row` has no key "a.b", returns the value of the key "b" in the object with the key "a".
+    If `row` has no key "a.b", returns `row["a"]["b"]`.
     """
     value = row
     for key in [dotted] if isinstance(row, dict) and dotted in row else dotted.split("."):
