@@ -79,8 +79,8 @@ def search(
 
     At each step, the search considers the 2 W most likely continuations of a sentence's hypotheses.
     At most W of these continuations end with EOS and become finished hypotheses. The W most likely
-    continuations with other tokens become the new live hypotheses. With a beam width of 1, EOS
-    finishes a hypothesis only if EOS is the most likely token.
+    continuations that do not end with EOS become the new live hypotheses. With a beam width of 1,
+    EOS finishes a hypothesis only if EOS is the most likely token.
 
     The search for a sentence ends when none of the sentence's live hypotheses can score higher than
     its `n_best`-th best finished hypothesis. Because alpha >= 0, the final score of a live

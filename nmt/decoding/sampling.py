@@ -161,8 +161,8 @@ def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tenso
     Returns:
         Two tensors of shape (..., k): the probabilities, in descending order, and the tokens with
         these probabilities. Tokens that top-p excludes have probability 0. Without top-k and top-p,
-        the first tensor contains the probabilities of all tokens in vocabulary order, (..., V), and
-        the second result is None.
+        the first result is a tensor (..., V) with the probabilities of all tokens in vocabulary
+        order, and the second result is None.
     """
     V = logits.shape[-1]
     top_k, top_p = min(distribution.top_k or V, V), distribution.top_p

@@ -12,7 +12,7 @@ from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun,
 def nouns_of(*classes: str) -> tuple[Noun, ...]:
     """Returns the nouns in at least one of the classes.
 
-    The English form of each noun is also a class, to which the noun belongs.
+    In addition, every noun belongs to a class that is named after its English form.
     """
     wanted = frozenset(classes)
     return tuple(noun for noun in NOUNS if noun.classes & wanted)
@@ -70,5 +70,5 @@ SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Returns the places where `subject` can be or go. The value None represents a person."""
+    """Returns the places where `subject`, or a person if `subject` is None, can be or go."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

@@ -46,7 +46,7 @@ The verb table, verbs.tsv, has these columns:
         give: a dative object, which is a person, and an accusative object.
         rest: no object, but the verb can take an adverbial of place.
         motion: an adverbial that names the destination.
-        ride: no object. The subject is a public vehicle.
+        ride: no object. The subject is a means of public transport.
         event: no object. The subject is an event.
         belong: a dative object, which is the owner.
         cost: a price.

@@ -72,8 +72,8 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """Returns a translation in whose alignment the source words are counted from the start of
-        the text.
+        """Returns the translation with an alignment that counts source words from the start of the
+        text.
 
         Args:
             found: the translation of a sentence, with source words numbered from the start of the

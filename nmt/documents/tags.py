@@ -274,7 +274,7 @@ class _Placing:
         return begin, end
 
     def _touches(self, at: int, *, before: bool) -> bool:
-        """Returns whether character index `at` of the source separates a word and punctuation.
+        """Returns whether index `at` of the source is a boundary between a word and punctuation.
 
         Args:
             before: whether to check for punctuation before the index instead of after it.

@@ -38,9 +38,9 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
     If several sentences have the same chrF, longer sentences rank higher. The median samples have
     different chrF values if possible. For example, if more than half of the sentences have a chrF
-    of 100, only one of these sentences is a median sample, and the other median samples have the
-    next lower chrF values. Each sample also contains the translations by all other runs that have
-    the same test set.
+    of 100, only one of these sentences is selected as a median sample, and the other median samples
+    have the next lower chrF values. Each sample also contains the translations by all other runs
+    that have the same test set.
     """
     tested = [run.test for run in runs if run.test]
     if not tested:

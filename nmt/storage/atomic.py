@@ -173,7 +173,7 @@ def free_name(path: Path, reason: str) -> Path:
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Yields the path of a new, locked temporary file or directory.
 
-    The temporary path is in the directory of `path`. The temporary file or directory is finally
+    The temporary path is in the directory of `path`. On exit, the temporary file or directory is
     removed unless it was renamed. If the file system does not support file locking, the temporary
     file or directory is not locked, and other processes never remove it.
     """

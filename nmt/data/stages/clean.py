@@ -93,7 +93,7 @@ def clean_shard(
 
     Args:
         pairs: pairs of the corpus, which have not been normalized yet.
-        held_out: the validation and test pairs; training pairs that leak one of them are dropped.
+        held_out: the validation and test pairs; training pairs that overlap with them are dropped.
             If `held_out` is None, `pairs` are validation or test pairs, which are dropped only if a
             side is empty.
         output: path of the Arrow file to write. The counts are written to a file beside the Arrow

@@ -67,7 +67,8 @@ def encode_shard(
     max_length: int | None,
     output: Path,
 ) -> None:
-    """Encodes a shard of text, and writes the shard of token ids with its counts.
+    """Encodes a shard of text, and writes a shard with the token ids and the counts of pairs and
+    tokens.
 
     Args:
         text: path of a file that `shards.write_text` wrote.

@@ -103,8 +103,7 @@ def _text_bytes(text: KeptText) -> int:
 
 
 def _sample(text: KeptText) -> Iterator[str]:
-    """Yields the sides of evenly spaced pairs that cleaning kept, to train the tokenizer on
-    them."""
+    """Yields the source and target texts of pairs at regular intervals in the cleaned data."""
     total = sum(int(np.count_nonzero(mask)) for _, mask in text)
     wanted = max(1, total * SAMPLE_BYTES // _text_bytes(text))
     wanted = min(total, SAMPLE_SENTENCES // 2, wanted)
