@@ -174,10 +174,18 @@ class RunDirectory:
         return RunIdentity(self, settings, data)
 
     def refuse_what_is_not_ours(self) -> None:
-        """Raises InputError if the run would overwrite files that nmt did not create."""
-        if self.config.exists() or self.models():
+        """Raises InputError if the run would overwrite files that nmt did not create.
+
+        Also raises InputError if the run's settings are not valid.
+        """
+        if self.models():
             return
-        for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
+        foreign = [self.log, self.tokenizer, self.data_manifest, self.test_set]
+        if self.config.exists():
+            # A configuration with comments, or without all settings, was written by the user.
+            content = small_file(self.config, _MAX_CONFIG_BYTES)
+            foreign = [] if content == self.settings().to_yaml().encode() else [self.config]
+        for path in foreign:
             if os.path.lexists(path):
                 raise InputError(
                     f"{path} was not created by nmt train, so it will not be overwritten. Move it "

@@ -11,6 +11,8 @@ from nmt.errors import one_line
 from nmt.training.health import has_learned
 from nmt.training.validation import Validation
 
+_SILENT_S = 60.0  # maximum time without a line of text, in seconds
+
 
 class Console:
     """Shows steps, validations and messages on standard error.
@@ -22,6 +24,7 @@ class Console:
 
     def __init__(self, step: int, max_steps: int):
         self._opened, self._first, self._max_steps = time.monotonic(), step + 1, max_steps
+        self._shown, self._step = self._opened, step  # the time of the last line; the last step
         self._bar = tqdm(
             total=max_steps, initial=step, unit="step", dynamic_ncols=True,
             disable=not sys.stderr.isatty(),
@@ -32,7 +35,13 @@ class Console:
         self._bar.close()
 
     def advance(self) -> None:
-        """Advances the progress bar by one step."""
+        """Advances the progress bar by one step.
+
+        Without a progress bar, shows the last step if nothing was shown for `_SILENT_S` seconds.
+        """
+        if self._bar.disable and time.monotonic() - self._shown > _SILENT_S:
+            self.note(f"step {self._step}/{self._max_steps}")
+        self._step += 1
         self._bar.update(1)
 
     def step(self, facts: dict[str, Any]) -> None:
@@ -66,6 +75,7 @@ class Console:
 
     def note(self, text: str) -> None:
         """Shows a message above the progress bar."""
+        self._shown = time.monotonic()
         with contextlib.suppress(OSError):  # training continues if standard error is closed
             self._bar.write(one_line(text), file=sys.stderr)
 

@@ -250,6 +250,18 @@ def test_somebodys_file_where_a_run_would_write_is_named_and_stays(
     assert (run / ".tmp-notes.txt").read_text() == "mine too"
 
 
+def test_a_users_own_configuration_in_the_run_directory_is_not_overwritten(
+    settings, trained: Train
+):
+    config = settings(**SHORT)
+    own = Path(config.training.run_directory, "config.yaml")
+    own.parent.mkdir()
+    own.write_text(f"# mine\n{config.to_yaml()}")
+    status, said = trained(config)
+    assert status == 2 and f"{own} was not created by nmt train, " in said[-1]
+    assert own.read_text().startswith("# mine\n")
+
+
 def test_a_run_directory_is_checked_before_data_are_prepared(
     settings, trained: Train, finished: Path, tmp_path: Path
 ):

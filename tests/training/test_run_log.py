@@ -10,6 +10,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.errors import InputError
+from nmt.training.console import Console
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
 from tests.conftest import make_settings
@@ -32,6 +33,21 @@ def test_a6_samples_are_harmless_in_tensorboard(tmp_path: Path):
     for active in ("<script", "<img", 'href="javascript', "href='javascript"):
         assert active not in html
     assert html.count("<tr>") == 2
+
+
+def test_a_slow_run_without_a_terminal_shows_a_line_every_minute(monkeypatch, capsys):
+    clock = [0.0]
+    monkeypatch.setattr("nmt.training.console.time.monotonic", lambda: clock[0])
+    console = Console(4, 9)
+    for _ in range(4):  # steps of 25 s
+        clock[0] += 25
+        console.advance()
+    facts = {"step": 8, "epoch": 1, "loss": 2.0, "nll": 1.0, "learning_rate": 1e-3}
+    console.step(facts | {"tokens_per_second": 10.0})
+    clock[0] += 25
+    console.advance()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "step 6/9" and lines[1].startswith("step 8/9 epoch 1") and len(lines) == 2
 
 
 def test_only_whole_lines_are_read_back(tmp_path: Path):
