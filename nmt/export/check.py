@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from nmt.errors import ExportError
 from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
-_NUMBER = 40
+_NUMBER, _MOST_TRIES = 40, 4000  # the number of sentences, and of random texts to find them
 _LONGEST = 40  # maximum number of tokens in a sentence
 TOLERANCE = 1e-4  # nats per token
 
@@ -44,9 +45,19 @@ def samples_of(translator: Translator) -> list[Sample]:
     ids = range(len(tokenizer.symbols) + 260, tokenizer.vocabulary_size)
     random_texts = (
         tokenizer.normalize(tokenizer.decode(drawn.choices(ids, k=drawn.choice(lengths))))
-        for _ in range(_NUMBER)
+        for _ in range(_MOST_TRIES)
     )
-    texts = [text for text in random_texts if text.strip()]
+    # nmt would translate longer texts in parts; tokenizers may use more tokens than were drawn
+    texts = [
+        *islice(
+            (
+                text
+                for text in random_texts
+                if text.strip() and len(tokenizer.encode(text)) <= translator.max_part
+            ),
+            _NUMBER,
+        )
+    ]
     found = translator.translate(texts, SearchOptions(beam=1))
     # reserves a position for EOS, which CTranslate2 appends to a truncated translation for scoring
     most = (translator.transformer.max_length or 10**9) - 1

@@ -56,8 +56,8 @@ def as_text(content: dict[str, Any]) -> str:
     lines += [f"  {part:<15}{count:>15,}" for part, count in parameters.items() if part != "total"]
     lines += [
         f"  {'total':<15}{parameters['total']:>15,}",
-        f"training FLOPs   {flops['per_token_pair']:>15,}  per source token and target token, in "
-        f"sentences of {LENGTH} tokens",
+        f"training FLOPs   {flops['per_token_pair']:>15,}  for one source token and one target "
+        f"token, in sentences of {LENGTH} tokens",
         f"                 {flops['training']:>15.2e}  for a whole run with full batches",
         f"learning rate    {rate['peak']:>15.3e}  peak, at step {rate['peak_step']:,}",
     ]

@@ -47,7 +47,12 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *self.headers]
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as error:
+                # The server aborted the connection, but uvloop has not reported its loss yet.
+                if "handler is closed" not in str(error):
+                    raise
 
         try:
             if refusal := self._refusal(scope["http_version"], scope["headers"]):

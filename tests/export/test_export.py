@@ -284,7 +284,7 @@ def test_a_missing_extra_is_told(format, package, tmp_path, monkeypatch, capsys)
 
 def test_a_quantization_is_ctranslate2s(tmp_path, capsys):
     assert export(str(tmp_path), "huggingface", tmp_path / "out", "--quantization", "int8") == 2
-    assert "--quantization int8 is supported only by" in capsys.readouterr().err
+    assert "--quantization int8 is supported only for" in capsys.readouterr().err
 
 
 def test_the_model_cards_table_has_three_cells_a_row():

@@ -15,6 +15,7 @@ from nmt.data.layout import one_per_row
 from nmt.decoding.score import log_probabilities
 from nmt.demo_language.corpus import demo_pairs
 from nmt.errors import InputError, NoModelError
+from nmt.export import check
 from nmt.export.marian_import import import_marian
 from nmt.runs.model_directory import load_model
 from nmt.training.loss import TransformerLoss
@@ -198,6 +199,15 @@ def test_an_imported_model_is_exported(imported: Path, ours: Translator, tmp_pat
     texts, greedy = [source for source, _ in UNSEEN], SearchOptions(beam=1)
     found = Translator.load(output).translate(texts, greedy)
     assert [each.text for each in found] == [each.text for each in ours.translate(texts, greedy)]
+
+
+def test_an_export_is_compared_on_texts_that_are_not_translated_in_parts(
+    ours: Translator, monkeypatch
+):
+    """Few texts fit into 4 tokens, and random subwords are encoded as more tokens."""
+    monkeypatch.setattr(ours, "max_part", 4)
+    samples = check.samples_of(ours)
+    assert samples and all(len(sample.source) <= 4 for sample in samples)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,9 @@ def test_the_peak_is_the_one_that_the_run_will_reach(capsys):
     [warning] = rate["warnings"]
     assert "training.warmup_steps is 2000, but training.max_steps is 700. Lower" in warning
     assert rate["peak"] == pytest.approx(1.5 * 128**-0.5 * 700 * 2000**-1.5)
-    assert "per source token and target token, in sentences of 27 tokens" in as_text(content)
+    assert "for one source token and one target token, in sentences of 27 tokens" in as_text(
+        content
+    )
     assert (
         "1.038e-03  peak, at step 700, the last step; the warm-up would end at step 2,000"
         in as_text(content)
