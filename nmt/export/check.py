@@ -47,7 +47,7 @@ def samples_of(translator: Translator) -> list[Sample]:
         tokenizer.normalize(tokenizer.decode(drawn.choices(ids, k=drawn.choice(lengths))))
         for _ in range(_MOST_TRIES)
     )
-    # nmt would translate longer texts in parts; tokenizers may use more tokens than were drawn
+    # nmt would translate longer texts in parts; tokenizers may use more tokens than were sampled
     texts = [
         *islice(
             (
