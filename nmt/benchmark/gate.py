@@ -59,7 +59,7 @@ class Gate:
         return now
 
     def is_slow(self, rate: float) -> bool:
-        """Returns whether a rate of the probe indicates that the machine is slow."""
+        """Returns whether a rate that the probe measured indicates that the machine is slow."""
         return rate < FAST * self.best
 
     def wait(self) -> float:

@@ -99,7 +99,7 @@ def write_picture(found: dict[str, Any], path: Path | None) -> None:
 
 
 def picture(found: dict[str, Any]) -> str:
-    """Returns an SVG bar chart of times, the total FLOP rate and the rates of matrix products."""
+    """Returns an SVG bar chart of the times, the total FLOP rate and the FLOP rates of products."""
     speed = f"{found['target_tokens_per_second']:,.0f} target tokens/s"
     if _is_training(found):
         title = f"Training, {speed}"

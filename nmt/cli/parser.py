@@ -111,7 +111,7 @@ def flag_names(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 
 def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parses command-line arguments. Unlike argparse, accepts KEY=VALUE arguments after options.
+    """Parses command-line arguments; KEY=VALUE arguments may precede and follow options.
 
     Raises:
         InputError: the arguments are invalid.

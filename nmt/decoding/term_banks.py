@@ -26,7 +26,7 @@ class State(NamedTuple):
     """Records which of the required terms a hypothesis contains."""
 
     unmet: tuple[Phrase, ...]  # terms that the hypothesis does not contain yet
-    partial: Phrase  # the longest prefix of an unmet term that the hypothesis ends with
+    partial: Phrase  # the longest prefix of a missing term that the hypothesis ends with
     ended: Phrase  # the term that the newest token completes, unless its last character is unspaced
     stops: int  # number of sentence-final tokens so far
 
@@ -95,7 +95,7 @@ class Terms:
         return self.tokens - sum(map(len, state.unmet)) + len(state.partial)
 
     def next_tokens(self, state: State, is_last: bool) -> list[int]:
-        """Returns the tokens that begin or continue an unmet term.
+        """Returns the tokens that begin or continue a required term that is still missing.
 
         If the hypothesis contains all required terms, returns EOS in two cases: at the last step,
         and directly after a term that the next token could extend by a letter or digit. In all

@@ -33,7 +33,7 @@ _EARLY_ADVERBS = ("oft", "immer", "manchmal", "selten", "meistens", "gerade")
 
 
 def worded(clause: Clause, order: str, question_words: str = "") -> str:
-    """Returns the German text of the clause without capitalization and without a full stop.
+    """Returns the German clause without capitalizing its first word, and without a full stop.
 
     `order` is the word order "second", "first" or "final" (see the module docstring).
     """

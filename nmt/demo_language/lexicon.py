@@ -17,8 +17,8 @@ The noun table, nouns.tsv, has these columns:
     german_direction: the German preposition that expresses a direction if the noun is a place, such
         as "in" in "ins Haus" or "zu" in "zum Markt".
     classes: categories that determine with which words the noun can occur. The verb column
-        `objects` and the adjective column `suits` list the classes of nouns that fit the verb or
-        the adjective, such as "food". The following classes do not occur in these two columns:
+        `objects` and the adjective column `suits` list the noun classes, such as "food", that fit
+        the verb or the adjective. The following classes do not occur in these two columns:
         own: nouns that can follow "my" or another possessive.
         animal_place: places where animals can be.
         home: places where people live.
@@ -64,8 +64,9 @@ The verb table, verbs.tsv, has these columns:
         located: the adverbial of place must contain a noun of the class "arrival".
         nowhere: the verb cannot take an adverbial of place.
         placed: the verb can take an adverbial of place in addition to an object.
-        getting: the object does not follow a possessive such as "my".
-        familiar: the object does not follow an indefinite determiner such as "a" or "some".
+        getting: the verb means that the subject gets the object, which therefore has no possessive
+            such as "my".
+        familiar: the object has no indefinite determiner such as "a" or "some".
         first, second: the verb can be the first or the second verb in sentences such as "The boy
             found the key and sold it".
         unasked: the verb is not used in requests such as "Please close the door".

@@ -112,7 +112,8 @@ class _Unit:
         return self.before + marked_up + self.after
 
     def _read(self, run: list[Token]) -> None:
-        """Sets `text` and `root` to the content of the unit's tokens."""
+        """Sets `text` to the text of the unit's tokens, and `root` to the element that contains
+        them."""
         opened, texts, length = [self.root], list[str](), 0
         is_space = is_after_point = False  # both since the last word
         is_beside_space, unseen = False, list[Point]()  # is_beside_space: since the last token

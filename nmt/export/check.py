@@ -113,7 +113,7 @@ def agreement(
     translations: Sequence[Sequence[int]],
     log_probabilities: Sequence[Sequence[float]],
 ) -> tuple[int, float]:
-    """Returns the number of equal translations and the largest log-probability difference.
+    """Returns how many translations are identical, and the largest log-probability difference.
 
     Args:
         translations, log_probabilities: see `compare`.

@@ -92,7 +92,7 @@ def render(runs: Sequence[RunRecord], note: Note) -> str:
 
 
 def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) -> "Markup | None":
-    """Renders the attention weights for the shortest of the samples with median chrF as HTML."""
+    """Renders, as HTML, the attention weights of the shortest sample whose chrF is the median."""
     from markupsafe import Markup
 
     from nmt.evaluation.attention_maps import attention_of, html_fragment

@@ -180,7 +180,7 @@ def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
 def _newest_sound(
     run: RunDirectory, note: Note, use: Callable[[RunIdentity, Path, dict[str, Any]], T]
 ) -> T:
-    """Calls `use` for a run's models, newest first, and returns the result of the first success.
+    """Calls `use` for a run's models, newest first, until a call succeeds; returns its result.
 
     If all calls fail, but `nmt train` has removed or replaced a model in the meantime, the search
     starts again, because a newer model exists.

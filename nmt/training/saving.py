@@ -69,7 +69,7 @@ class CheckpointWriter:
             self._write(partial(checkpoints.record_state, self._run.directory, state))
 
     def check(self) -> None:
-        """Re-raises the exception of the last write if that write has failed by now."""
+        """If the last write has already failed, re-raises the exception that the write raised."""
         if self._last and self._last.done():
             self.wait()
 

@@ -1,4 +1,4 @@
-"""Reads pairs from table columns and from the keys of JSON objects."""
+"""Reads pairs from table columns and from the values of JSON objects."""
 
 import math
 import re

@@ -103,7 +103,7 @@ def _text_bytes(text: KeptText) -> int:
 
 
 def _sample(text: KeptText) -> Iterator[str]:
-    """Yields the source and target texts of pairs at regular intervals in the cleaned data."""
+    """Yields the source and target texts of evenly spaced pairs of the cleaned data."""
     total = sum(int(np.count_nonzero(mask)) for _, mask in text)
     wanted = max(1, total * SAMPLE_BYTES // _text_bytes(text))
     wanted = min(total, SAMPLE_SENTENCES // 2, wanted)

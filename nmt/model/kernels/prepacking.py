@@ -89,7 +89,7 @@ def logits_of(transformer: Transformer, tokens: Tensor) -> Callable[[Tensor], Te
     """Returns a function that computes the logits of the given tokens: (..., D) -> (..., n).
 
     Args:
-        transformer: the model, whose weights may be prepacked.
+        transformer: the model; its weights may already be prepacked.
         tokens: the ids of the n tokens, (n,) int64.
     """
     rows, projection = transformer.embedding[tokens], transformer.projection
