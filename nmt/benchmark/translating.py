@@ -145,7 +145,7 @@ def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
 def _lines(text: Path, sentences: int | None) -> list[str]:
     lines = [line for line in islice(read_lines(text), sentences) if line.strip()]
     if not lines:
-        raise InputError(f"{text} contains no text to translate. Specify a file with text.")
+        raise InputError(f"{text} contains no text to translate. Specify another file.")
     return lines
 
 

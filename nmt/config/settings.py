@@ -66,8 +66,8 @@ def _symbols_fault(symbols: Sequence[str]) -> str | None:
     for number, symbol in enumerate(symbols):
         if not _SYMBOL.fullmatch(symbol):
             return (
-                f"{symbol!r:.60} is not a symbol of 3 to 16 printable ASCII characters without "
-                "spaces, with punctuation at both ends, such as <2de>"
+                f"{symbol!r:.60} is not a valid symbol; a symbol, such as <2de>, has 3 to 16 "
+                "printable ASCII characters without spaces, and begins and ends with punctuation"
             )
         if _RESERVED.fullmatch(symbol):
             return f"{symbol} is already a token of every vocabulary"

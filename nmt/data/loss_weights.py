@@ -1,7 +1,7 @@
 """Computes the loss weights, by which the losses of the target tokens are multiplied.
 
-`pair_weights` must be consistent with `token_weights`, because the loss of a step is divided by the
-sum of the weights of the step's target tokens.
+For each pair, `pair_weights` must return the sum of the weights that `token_weights` returns for
+its target tokens, because the loss of a step is divided by the sum of all weights in the step.
 """
 
 import numpy as np

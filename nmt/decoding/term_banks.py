@@ -67,7 +67,7 @@ class Terms:
         return Terms(places, kinds, self.max_stops)
 
     def after(self, state: State, token: int) -> State:
-        """Returns the state that a hypothesis in `state` has after `token` is appended to it.
+        """Returns the state that follows `state` when `token` is appended to a hypothesis.
 
         A term is met as soon as it is complete. A complete term becomes unmet again if the next
         token begins with a letter or digit, even if the term ends with a symbol, as in "C++".

@@ -29,7 +29,7 @@ Words = Callable[[str], list[str]]  # splits a text into words
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """The scores of all sentences whose source length is in one range."""
+    """The scores of the sentences whose source length falls into a given range."""
 
     words: str  # such as "10-19"
     sentences: int
@@ -40,7 +40,7 @@ class LengthBucket:
 
 @dataclass(frozen=True)
 class FrequencyBucket:
-    """The accuracy on all words whose frequency in the training targets is in one range."""
+    """The accuracy on words whose frequency in the training targets falls into a given range."""
 
     occurrences: str  # such as "5-9"
     reference_words: int

@@ -199,8 +199,8 @@ class Cache(Protocol):
         """Appends the keys (R, H, T, K) and values (R, H, T, V) of a decoding step.
 
         Returns:
-            The keys and values of all decoding steps so far. Column i must belong to the same token
-            as key i in the attention mask of this step.
+            The keys and values of all decoding steps so far. Column i of the cache and key i of
+            this step's attention mask must belong to the same token.
         """
 
 

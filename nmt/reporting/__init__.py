@@ -1,1 +1,1 @@
-"""Describes configurations and runs for `nmt info`, `nmt config` and `nmt report`."""
+"""Generates the output of `nmt info`, `nmt config` and `nmt report`."""

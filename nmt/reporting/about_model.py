@@ -15,7 +15,7 @@ _MAX_BYTES = 200_000_000  # maximum size of a JSON file in the run
 
 
 def about_model(folder: Path | None, config: Config) -> JSON:
-    """Returns facts about a model as a JSON object that contains no file paths.
+    """Returns a description of a model as a JSON object that contains no file paths.
 
     Args:
         folder: the directory of the model or checkpoint, or None if there is no such directory.

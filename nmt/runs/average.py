@@ -47,8 +47,8 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """Writes a model directory with the mean weights of a run's newest valid checkpoints.
 
     As at the end of `nmt train`, a checkpoint is averaged only if it is the run's newest checkpoint
-    or its step is a multiple of `training.checkpoint_every`. Checkpoints that were saved because
-    the run was stopped or because a validation was the best so far are ignored.
+    or its step is a multiple of `training.checkpoint_every`. Other checkpoints, which were saved
+    because the run was stopped or because a validation score was the best so far, are ignored.
 
     Args:
         last: the number of checkpoints to average.

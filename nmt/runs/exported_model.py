@@ -33,7 +33,7 @@ class ExportedModel:
 
 
 def is_exported(path: str | Path) -> bool:
-    """Returns whether a directory contains a complete or incomplete model for CTranslate2.
+    """Returns whether a directory contains a CTranslate2 model, even if the model is incomplete.
 
     Raises:
         InputError: the operating system cannot access the directory, for example because its name

@@ -81,8 +81,8 @@ def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
     the same number of steps, returns the finished model.
 
     Args:
-        note: a function that is called with messages that say which model of a run is used and
-            which models are skipped.
+        note: a function that is called with messages about the model that is used and the models
+            that are skipped.
 
     Raises:
         InputError: no directory exists at `path`, or a later version of nmt wrote it (exit status

@@ -79,8 +79,8 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
 
     Args:
         model: the Pydantic class that the body is converted to.
-        form: whether an HTML form is accepted in addition to JSON. The form may be in the body or,
-            as some LibreTranslate clients send it, in the query string.
+        form: whether an HTML form is accepted in addition to JSON. The form fields may be in the
+            body or, as some LibreTranslate clients send it, in the query string.
 
     Raises:
         HTTPException: the body is invalid (status 400), incomplete after the time limit (408), too

@@ -41,7 +41,7 @@ def run_serve(
     note: Note,
     allow_host: Sequence[str] = (),
 ) -> None:
-    """Serves HTTP requests until a stop signal arrives, then answers all accepted requests.
+    """Serves HTTP requests until a stop signal arrives, and then finishes the accepted requests.
 
     Args:
         loads: functions that load the model, one per model process. The functions are called after

@@ -264,8 +264,8 @@ def _output(translator: Translator, hidden: Tensor, written: int) -> JSON:
 
         * `piece`, `logit` and `log_probability`: the target token's piece, logit and
           log-probability.
-        * `likeliest`: a list of the ten most likely tokens that may be generated, each with its
-          `piece`, its `logit` and its `probability`.
+        * `likeliest`: a list of the ten most likely tokens among those that are allowed at this
+          step, each with its `piece`, its `logit` and its `probability`.
         * `log_sum`: the logarithm of the sum of exp(logit) over the vocabulary.
         * `smoothing`: the value of epsilon with which label smoothing is applied in training.
         * `vocabulary`: the number of tokens in the vocabulary.

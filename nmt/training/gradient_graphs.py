@@ -40,7 +40,7 @@ class GradientGraphs:
     graphs.
 
     Attributes:
-        is_possible: whether no capture has failed.
+        is_possible: whether steps can be replayed; True until a capture fails.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]):

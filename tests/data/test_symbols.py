@@ -228,7 +228,10 @@ def test_symbols_and_prefixes_of_a_configuration(tmp_path: Path):
             "data.train=[{demo: {pairs: 1}, source_prefix: 3}]",
             "source_prefix must be a non-empty string",
         ),
-        ("tokenizer.symbols=[<2de>, the]", "tokenizer.symbols: 'the' is not a symbol of 3 to 16"),
+        (
+            "tokenizer.symbols=[<2de>, the]",
+            "tokenizer.symbols: 'the' is not a valid symbol; a symbol",
+        ),
         ("tokenizer.symbols=['<a b>']", "is not a symbol"),
         ("tokenizer.symbols=['<ü>']", "is not a symbol"),
         ("tokenizer.symbols=[<0123456789abcdef>]", "is not a symbol"),

@@ -20,7 +20,7 @@ class Text(Kind):
         counts = []
         for path in map(Path, self.paths(settings)):
             if next(read_lines(path), None) is None:  # refuses UTF-16, whose lines miscount
-                raise InputError(f"{path} is empty. Specify a file with text.")
+                raise InputError(f"{path} is empty. Specify a file that contains text.")
             counts.append(count_lines(path))
         if counts[0] != counts[1]:
             raise InputError(

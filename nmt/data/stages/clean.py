@@ -1,6 +1,6 @@
 """Converts corpora to shards of normalized pairs, and counts the pairs that each rule drops.
 
-The stage reads the corpora and writes the shards of each corpus with their counts to `Job.text`.
+The stage reads the corpora, and writes each corpus's shards and numbers of pairs to `Job.text`.
 After the last shard of a corpus, a marker file with the number of shards is written. Validation and
 test sets are cleaned first, because training pairs that leak a validation or test pair are dropped.
 """
@@ -87,7 +87,7 @@ def clean_shard(
     output: Path,
     source_prefix: str | None = None,
 ) -> None:
-    """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
+    """Normalizes pairs, drops those that break a rule, and writes the rest and the counts of pairs.
 
     The additional columns of a pair are not changed.
 
