@@ -449,8 +449,8 @@ class Translator:
         """Decodes parts again, with constraints, if their best translations lack required terms.
 
         The new translations of a part are used only if the best of them contains more of the
-        required terms than the previous best translation. Any translation that lacks more required
-        terms than the best translation of the same part is removed.
+        required terms than the previous best translation. A translation is removed if more required
+        terms are missing from it than from the best translation of the same part.
         """
         required = [glossary.required(self._text(part.tokens)) for part in parts]
         lacking = [i for i, some in enumerate(found) if unmet(required[i], some[0].text)]

@@ -209,7 +209,7 @@ def _refuse_text(path: Path) -> None:
 def _merge(
     above: dict[str, Any], at: KeyPath, merged: dict[str, Any], origins: dict[KeyPath, str]
 ) -> None:
-    """Merges `above` into `merged`; both mappings contain the settings below the key `at`."""
+    """Merges `above` into `merged`; both are values of the configuration's key `at`."""
     for key, value in above.items():
         if isinstance(value, dict) and isinstance(merged.get(key), dict):
             _merge(value, (*at, key), merged[key], origins)

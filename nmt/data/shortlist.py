@@ -183,7 +183,8 @@ class _Model1:
 
 
 def _cells(shard: tuple[Side, Side], is_rare: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns the number of cells of each sentence pair: (pairs,)."""
+    """Returns, for each sentence pair, the number of its (source token, target token) cells,
+    (pairs,)."""
     source, target = shard
     rare = np.add.reduceat(is_rare[target.values], target.offsets[:-1], dtype=np.int64)
     return source.lengths * rare

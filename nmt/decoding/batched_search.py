@@ -1,6 +1,6 @@
 """Searches for translations of tokenized sources, in batches of sources of similar length.
 
-A source is either a sentence or one part of a text that exceeds the maximum length.
+A source is either a sentence or, if a text exceeds the maximum length, a part of the text.
 
 In array shapes, B is the number of sources in a batch, W the number of hypotheses or samples per
 source, and S the source length.

@@ -12,7 +12,7 @@ from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun,
 def nouns_of(*classes: str) -> tuple[Noun, ...]:
     """Returns the nouns in at least one of the classes.
 
-    In addition, every noun belongs to a class that is named after its English form.
+    In addition, every noun has a class of its own, which is named after the noun's English form.
     """
     wanted = frozenset(classes)
     return tuple(noun for noun in NOUNS if noun.classes & wanted)

@@ -35,11 +35,11 @@ class Point:
     raw: str
     at: int  # index in the source text
     space_before: bool = False
-    space_after: bool = False  # only for a point at the beginning of the text
-    is_after_space: bool = False  # the space next to the point comes before it in the text
+    space_after: bool = False  # only for markup at the beginning of the text
+    is_after_space: bool = False  # the adjacent space comes before the markup in the text
 
     def written(self, is_first: bool) -> str:
-        """Returns the markup of the point, including the space next to the point if there is one.
+        """Returns the markup, together with the adjacent space if the source has one.
 
         The space follows the markup if `is_first` is true, and precedes the markup otherwise.
         """
@@ -64,7 +64,7 @@ class Element:
 
     @property
     def elements(self) -> list["Element"]:
-        """The children that are elements rather than points."""
+        """The children that contain words."""
         return [child for child in self.children if isinstance(child, Element)]
 
 
@@ -287,7 +287,7 @@ class _Placing:
         return _PUNCTUATION.fullmatch(self.source.text, begin, end) is not None
 
     def _place_of(self, point: Point, parent: Element, after: int, end: int) -> int:
-        """Returns the character index at which an empty element, called a point, is inserted.
+        """Returns the character index in the translation at which `point` is inserted.
 
         Args:
             after: the character index of the end of the last aligned word that precedes the point

@@ -239,8 +239,8 @@ def _write(translations: Sequence[str], output: str | Path) -> None:
 def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
     """Returns the given target language, or the model's target language if none is given.
 
-    Raises ArgumentError if the given target language is not valid. If the model's target language
-    is used but is not valid, calls `note` with a warning.
+    Raises ArgumentError if the given target language is not valid. If no language is given and the
+    model's target language is not valid, calls `note` with a warning.
     """
     language = given or (model.config.data.target_language if model else "")
     if problem := code_problem(language):

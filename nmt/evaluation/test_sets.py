@@ -67,7 +67,8 @@ def own(model: FoundModel) -> TestSet:
     The model may be untrusted, so files that are named in its configuration are not read.
 
     Args:
-        model: a model, checkpoint or exported model. It may have been moved out of its run.
+        model: a model, checkpoint or exported model. The model directory may have been moved out of
+            its run directory.
 
     Raises:
         ArgumentError: `data.test` is empty, or the test set can neither be generated nor be read

@@ -121,7 +121,8 @@ class LineWriter:
         return lines, complete
 
     def _end_line(self, wanted: list[Translation]) -> list[str]:
-        """Returns the output for the current input line, and updates the counts for warnings."""
+        """Returns the output for the current input line, and updates the counts that warnings
+        report."""
         self._index += 1
         self.lines_in_parts += self._is_cut
         source = "".join(self._source)

@@ -2,7 +2,7 @@
 
 In shapes, R is the number of rows, each of which contains one sentence or several packed sentences.
 Each row has T queries and S keys. If queries and keys are the same tokens, C is their number. D is
-d_model, H is the number of heads, K is d_k, and V is d_v.
+d_model, H is the number of heads, K stands for d_k, and V stands for d_v.
 """
 
 from __future__ import annotations

@@ -342,7 +342,7 @@ class Batcher:
             if not self._ending:
                 self._note(
                     f"nmt: warning: The model process could not be started. {why} "
-                    f"The server tries again in {wait_s:g} s."
+                    f"The server will try again in {wait_s:g} s."
                 )
             return None
 

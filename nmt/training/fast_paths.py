@@ -227,17 +227,17 @@ class Reference:
 
         exact, plain = self.exact, self.errors
         if not is_within(errors.loss, plain.loss, exact.loss):
-            return f"the loss is off by {_share(errors.loss, exact.loss, plain.loss)}"
+            return f"the loss differs from the reference loss by {_share(errors.loss, exact.loss, plain.loss)}"
         for name, size in exact.gradients.items():
             plain_error = plain.gradients[name]
             if not is_within(errors.gradients[name], plain_error, size + 0.01 * exact.norm):
                 shares = _share(errors.gradients[name], size, plain_error)
-                return f"the gradient of {name} is off by {shares}"
+                return f"the gradient of {name} differs from the reference gradient by {shares}"
         if not (exact.loss <= 2 * loss <= 4 * exact.loss and math.isfinite(norm)):
             exact_norm = sum(exact.gradients.values())
             return (
-                f"with dropout, the loss is {loss:.3g} and the sum of the gradient norms "
-                f"{norm:.3g}; in fp32 without dropout, they are {exact.loss:.3g} and "
+                f"with dropout, the loss is {loss:.3g} and the sum of the gradient norms is "
+                f"{norm:.3g}; the reference values in fp32 without dropout are {exact.loss:.3g} and "
                 f"{exact_norm:.3g}"
             )
         return None

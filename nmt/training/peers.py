@@ -126,11 +126,11 @@ class Peers:
     def agreed(self, error: InputError | None) -> InputError:
         """Returns the error that this rank should raise, given the reports of the other ranks.
 
-        If this rank has an error of its own, it waits only for the reports of lower ranks, because
-        a lower rank may report the same error. Ranks that are waiting for this rank lose their
-        connection when it exits. If this rank has lost a connection but has no error of its own, it
-        waits for the reports of all ranks that may still be running. Ranks that do not report are
-        considered lost.
+        If this rank has an error of its own, it waits only for the reports of lower ranks: if
+        several ranks have the same error, only the lowest of them reports it. Ranks that are
+        waiting for this rank lose their connection when it exits. If this rank has lost a
+        connection but has no error of its own, it waits for the reports of all ranks that may still
+        be running. Ranks that do not report are considered lost.
 
         Args:
             error: the error of this rank, or None if this rank has merely lost a connection.

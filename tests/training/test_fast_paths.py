@@ -187,9 +187,9 @@ class ThirdMissing:
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
-        (garbage, r"off by \d"),
-        (garbage_with_dropout, r"off by \d"),
-        (no_number, "off by nan"),
+        (garbage, r"differs from the reference \w+ by \d"),
+        (garbage_with_dropout, r"differs from the reference \w+ by \d"),
+        (no_number, "by nan"),
         (missing, "no C compiler"),
         (ThirdMissing(), "no C compiler"),
     ],

@@ -9,7 +9,8 @@ CPU, the same code runs without a CUDA graph.
 As in `stepper`, the W hypotheses of a sentence share one cache of keys and values.
 
 In shapes, B is the number of sentences, W the beam width, S the source length, C the capacity in
-steps, P = C * W the number of cache columns, and H the number of heads. K is d_k, and V is d_v.
+steps, P = C * W the number of cache columns, and H the number of heads. K stands for d_k, and V
+stands for d_v.
 """
 
 from __future__ import annotations
