@@ -1,1 +1,1 @@
-"""Measures the speed of training and translation, and the maximum speed of the machine."""
+"""Measures the speed of training and translation, and the hardware's limits."""

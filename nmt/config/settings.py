@@ -147,7 +147,7 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
-        """The whole corpus entry, because the settings of a Hub dataset are keys of the entry."""
+        """The corpus entry itself, whose keys are the settings of the Hub dataset."""
         return self
 
 

@@ -58,7 +58,7 @@ class Shortlist:
         return np.flatnonzero(chosen)
 
     def to_bytes(self) -> bytes:
-        """Returns the content of a shortlist file, which `load` can read."""
+        """Returns the shortlist in the file format that `load` reads."""
         return safetensors.numpy.save(
             {"frequent": self.frequent, "translations": self.translations}
         )

@@ -109,7 +109,7 @@ class _Worker:
         self._theirs.close()  # so that `recv` raises EOFError when the process exits
 
     def give(self, function: Callable[..., None], task: tuple[Any, ...]) -> None:
-        """Starts a call; `finish` must be called before the next call is started."""
+        """Starts a job; call `finish` before you start another job."""
         try:
             self.connection.send((function, task))
         except (BrokenPipeError, ConnectionResetError):

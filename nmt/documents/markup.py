@@ -26,7 +26,8 @@ Form = Literal["html", "xml"]
 
 
 def _runs(tokens: list[Token]) -> list[list[Token]]:
-    """Splits tokens into lists that are translated separately and contain only matching tags.
+    """Splits tokens into lists that are translated separately; each opening tag is in the same list
+    as its closing tag.
 
     A tag that has no matching tag in the same list becomes a separate list.
     """

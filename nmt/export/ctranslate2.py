@@ -69,7 +69,7 @@ def export_ctranslate2(
         A message with the result of the comparison.
 
     Raises:
-        InputError: CTranslate2 does not support a setting of the model.
+        InputError: CTranslate2 does not support one of the model's settings.
         ExportError: in float32, the exported model differs from the original model.
     """
     refuse_inexpressible(translator.config, _EXPRESSED, "CTranslate2")

@@ -77,7 +77,7 @@ def first_sight(sources: Sequence[str]) -> str | None:
 
 
 def _trained_on(config: Config, data: JSON | None) -> str:
-    """Returns a phrase that describes the training corpora without file paths.
+    """Returns a phrase that describes the training corpora but contains no file paths.
 
     Corpora are grouped by weight. The weight of a corpus is the number of times that each of its
     sentence pairs occurs per epoch.

@@ -191,7 +191,7 @@ def verified(folder: Path, content: dict[str, Any], name: str) -> Iterator[Binar
         if not stat.S_ISREG(status_of.st_mode):
             found = "not a regular file"
         elif status_of.st_size != expected["size"]:
-            found = f"{status_of.st_size} bytes, but {expected['size']} in the manifest"
+            found = f"{status_of.st_size} bytes, but the manifest lists {expected['size']}"
         else:
             with path.open("rb", buffering=0) as file:
                 hashing = _Hashing(file)
@@ -207,7 +207,7 @@ def verified(folder: Path, content: dict[str, Any], name: str) -> Iterator[Binar
                 if problem:
                     raise problem
                 return
-            found = f"sha256 {digest[:12]}…, but {expected['sha256'][:12]}… in the manifest"
+            found = f"sha256 {digest[:12]}…, but the manifest lists {expected['sha256'][:12]}…"
     except FileNotFoundError:
         raise NoModelError(f"{path} is missing. Restore it from a copy.") from None
     except OSError as error:

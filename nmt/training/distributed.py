@@ -209,10 +209,11 @@ def is_under_torchrun() -> bool:
 def _number(name: str, default: int, least: int = 0, most: int = 2**31 - 1) -> int:
     """Reads an integer from an environment variable that torchrun or a scheduler sets."""
     text = os.environ.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+    is_number = text.isascii() and text.isdigit() and len(text) <= 10
+    if not (is_number and least <= int(text) <= most):
         raise InputError(
             f"The environment variable {name} must be a whole number from {least} to {most:,}, not "
-            f'"{text}". Start the processes with torchrun, or unset {name}.'
+            f'"{text:.40}". Start the processes with torchrun, or unset {name}.'
         )
     return int(text)
 

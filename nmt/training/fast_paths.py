@@ -227,7 +227,8 @@ class Reference:
 
         exact, plain = self.exact, self.errors
         if not is_within(errors.loss, plain.loss, exact.loss):
-            return f"the loss differs from the reference loss by {_share(errors.loss, exact.loss, plain.loss)}"
+            shares = _share(errors.loss, exact.loss, plain.loss)
+            return f"the loss differs from the reference loss by {shares}"
         for name, size in exact.gradients.items():
             plain_error = plain.gradients[name]
             if not is_within(errors.gradients[name], plain_error, size + 0.01 * exact.norm):
@@ -237,8 +238,8 @@ class Reference:
             exact_norm = sum(exact.gradients.values())
             return (
                 f"with dropout, the loss is {loss:.3g} and the sum of the gradient norms is "
-                f"{norm:.3g}; the reference values in fp32 without dropout are {exact.loss:.3g} and "
-                f"{exact_norm:.3g}"
+                f"{norm:.3g}; the reference values in fp32 without dropout are {exact.loss:.3g} "
+                f"and {exact_norm:.3g}"
             )
         return None
 

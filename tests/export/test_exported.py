@@ -200,7 +200,7 @@ def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_pa
         Translator.load(out, device="nowhere")
     weights = (out / "model.bin").read_bytes()
     (out / "model.bin").write_bytes(weights[:-1] + b"!")
-    with pytest.raises(NoModelError, match="in the manifest"):
+    with pytest.raises(NoModelError, match="but the manifest lists"):
         Translator.load(out)
     described = manifest.read(out, "ctranslate2")
     (out / "model.bin").write_bytes(b"damaged")

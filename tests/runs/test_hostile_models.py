@@ -70,7 +70,7 @@ def test_r15_tokenizer_or_vocabulary_of_another_model(model: Path, capsys):
     own = manifest.read(model, "model")["tokenizer_sha256"]
     (model / "tokenizer.model").write_bytes((model / "tokenizer.model").read_bytes() + b"\x1a\x00")
     other = manifest.file_hash(model / "tokenizer.model")
-    assert "in the manifest" in refusal(capsys, model)
+    assert "but the manifest lists" in refusal(capsys, model)
     describe(model)  # as if someone had repaired the manifest
     line = refusal(capsys, model)
     assert own[:12] in line and other[:12] in line and "the tokenizer of another model" in line

@@ -252,7 +252,7 @@ def test_the_bytes_that_are_read_are_those_that_are_verified(described: Path):
         assert file.read() == original
         path.write_bytes(bytes(256))
     with (
-        pytest.raises(NoModelError, match=r"sha256 .* in the manifest"),
+        pytest.raises(NoModelError, match=r"sha256 .* the manifest lists"),
         manifest.verified(described, content, "a") as file,
     ):
         raise InputError(f"{file.read()!r} has another form")  # the damage explains it
@@ -288,7 +288,7 @@ def _parsed(content: bytes):
 
 def test_truncated_and_missing_files_are_named(described: Path):
     (described / "a").write_bytes(b"short")
-    with pytest.raises(InputError, match="5 bytes, but 256 in the manifest") as error:
+    with pytest.raises(InputError, match="5 bytes, but the manifest lists 256") as error:
         check(described)
     assert error.value.status == Status.NO_MODEL
     (described / "a").unlink()

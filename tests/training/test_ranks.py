@@ -108,10 +108,8 @@ def test_a_world_of_no_number_is_told(settings, tmp_path, monkeypatch, capsys, v
         ({"LOCAL_RANK": "1"}, "LOCAL_RANK is 1 in the environment, but WORLD_SIZE is not set."),
         ({"RANK": "1"}, "RANK is 1 in the environment, but WORLD_SIZE is not set."),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2 in the environment, but WORLD_SIZE is 2."),
-        (
-            {"RANK": "x"},
-            "The environment variable RANK must be a whole number from 0 to ",
-        ),
+        ({"RANK": "x"}, "The environment variable RANK must be a whole number from 0 to "),
+        ({"RANK": "9" * 5000}, "The environment variable RANK must be a whole number from 0 to "),
     ],
 )
 def test_a_rank_outside_the_world_is_told(monkeypatch, capsys, environment, message):
