@@ -90,7 +90,6 @@ COMMAND = Command(
     _run,
     description="Translates a test set and scores the translations. Specify the test set with "
     "--source and --reference, or with --test-set; by default, it is the copy of data.test in "
-    "RUN/test_set. Files that the model's configuration names are never opened, with one "
-    "exception: --analysis counts words in data.directory if the model was trained on the data "
-    "there.",
+    "RUN/test_set. The text files in the configuration are not read again, so it does not matter "
+    "if they were changed or removed.",
 )

@@ -141,7 +141,8 @@ def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) ->
         fixed |= {"data.max_length"}
     return [
         f"{origins[tuple(key.split('.'))]}: {key} is {inline(ours)}, but "
-        f"{config.training.initialize_from} has {inline(theirs)}. Use that value or remove the key."
+        f"{config.training.initialize_from}, which is fine-tuned, has {inline(theirs)}. Set {key} "
+        "to the value of that model, or remove it."
         for key, (theirs, ours) in differences(initial, config).items()
         if key in fixed
     ]

@@ -294,7 +294,7 @@ def test_a_loss_weight_column_must_be_there(tmp_path: Path) -> None:
 
 BAD_ROWS = [
     ("tsv", "", r"tsv .*corpus has no sentence pairs\."),
-    ("tsv", "a\tb\nc\n", r":2 has no column 1: columns are numbered from 0, "),
+    ("tsv", "a\tb\nc\n", r":2 has no column 1: it contains 0 tabs, so its last column is 0"),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r":2 is not valid JSON "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r":2 has no key x.de\."),
     ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"The source in .*corpus:1 is not text\. "),

@@ -107,7 +107,7 @@ def test_what_the_weights_fix_is_refused_before_anything_is_prepared(
             ("model.attention_window", "5", "null"),
         ]  # fmt: skip
         for line, (key, ours, theirs) in zip(lines, facts, strict=True):
-            assert f"{key} is {ours}, but {first} has {theirs}." in line
+            assert f"{key} is {ours}, but {first}, which is fine-tuned, has {theirs}." in line
         assert f"{path}:" in lines[1]
     assert not (tmp_path / "data").exists()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from nmt.config import Data, TsvFile
 from nmt.data.corpora.columns import columns_of, pair_of
 from nmt.data.corpora.kind import Kind, Pairs
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 from nmt.storage.opening import read_lines
 
 
@@ -19,8 +19,8 @@ class Tsv(Kind):
             fields, where = line.split("\t"), f"{path}:{number}"
             if last >= len(fields):
                 raise InputError(
-                    f"{where} has no column {last}: columns are numbered from 0, and the last one "
-                    f"is {len(fields) - 1}. Correct the line, or the column number in the "
-                    "configuration."
+                    f"{where} has no column {last}: it contains {count(len(fields) - 1, 'tab')}, "
+                    f"so its last column is {len(fields) - 1} (columns are numbered from 0). "
+                    "Correct the line, or the column number in the configuration."
                 )
             yield pair_of({name: fields[column] for name, column in columns.items()}, where)
