@@ -76,8 +76,8 @@ def add_decoding(
                              "100 (default: the model's decoding.length_penalty)")  # fmt: skip
     parser.add_argument("--batch-tokens", type=positive, metavar="N",
                         help="maximum number of tokens per batch; smaller batches need "
-                             "less memory (default: 131072 on a GPU; on a CPU, 16384, "
-                             "or more for models smaller than base)")  # fmt: skip
+                             "less memory (default: 131072 on a GPU; on a CPU, 16384 for "
+                             "base and larger models, and up to 49152 for smaller models)")  # fmt: skip
     add_device(parser, precision)
 
 

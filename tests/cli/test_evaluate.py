@@ -51,7 +51,7 @@ def test_what_does_not_go_together(line: str, message: str, capsys):
         ("--hypothesis h --reference r --target-language german",
          "--target-language german is not an ISO 639 language code. Did you mean de?"),
         ("--hypothesis h --test-set wmt99 --target-language de",
-         "Unknown --test-set wmt99. "),
+         "--test-set: Unknown test set wmt99. "),
     ],
 )  # fmt: skip
 def test_the_librarys_parameters_are_named_as_flags(line: str, message: str, capsys, tmp_path,
