@@ -77,7 +77,7 @@ def add_decoding(
     parser.add_argument("--batch-tokens", type=positive, metavar="N",
                         help="maximum number of tokens per batch; smaller batches need "
                              "less memory (default: 131072 on a GPU; on a CPU, 16384 for "
-                             "base and larger models, and up to 49152 for smaller models)")  # fmt: skip
+                             "base and larger models, up to 49152 for smaller ones)")  # fmt: skip
     add_device(parser, precision)
 
 

@@ -308,7 +308,7 @@ def test_defaults_are_those_that_help_names_and_the_papers(capsys):
     text = capsys.readouterr().out
     least, most = batched_search._CPU_BATCH_TOKENS, batched_search._MOST_CPU_BATCH_TOKENS
     assert f"on a CPU, {least} for base and larger" in " ".join(text.split())
-    assert f"and up to {most} for smaller models" in " ".join(text.split())
+    assert f"up to {most} for smaller ones" in " ".join(text.split())
     assert f"{batched_search._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
     assert "divided by the length penalty" in " ".join(text.split())
     with pytest.raises(SystemExit):
