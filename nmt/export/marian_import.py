@@ -297,11 +297,16 @@ def _weights(path: Path, config: Config, size: int, rows: Tensor) -> dict[str, T
         with safe_open(path, "pt") as file:
             for name, weight in expected.items():
                 stored = {*file.keys()}.intersection(_SHARED if name in _SHARED else [name])
-                theirs = file.get_tensor(min(stored, default=name)).float()
-                if name in (*_SHARED, "final_logits_bias"):
+                tensor = file.get_tensor(min(stored, default=name))
+                if not tensor.is_floating_point():
+                    raise ValueError(f"{name} contains values that are not floating-point numbers")
+                theirs = tensor.float()
+                if name in (*_SHARED, "final_logits_bias") and size in theirs.shape:
                     theirs = theirs.index_select(theirs.shape.index(size), rows)
                 if theirs.shape != weight.shape or not theirs.isfinite().all():
-                    raise ValueError(f"{name} has another shape or values that are not finite")
+                    raise ValueError(
+                        f"{name} has an unexpected shape, or values that are not finite"
+                    )
                 found[name] = theirs
     except (SafetensorError, ValueError) as error:
         raise NoModelError(

@@ -254,6 +254,22 @@ def test_other_and_damaged_checkpoints_are_refused(
     assert not output.exists()
 
 
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [(lambda weight: weight.int(), "not floating-point"), (lambda weight: weight.sum(), "shape")],
+)
+def test_weights_of_another_type_or_shape_are_refused(
+    checkpoint: Path, tmp_path: Path, changed, expected: str
+):
+    folder = tmp_path / "opus-mt-en-de"
+    shutil.copytree(checkpoint, folder)
+    weights = load_file(folder / "model.safetensors")
+    name = "final_logits_bias"
+    save_file(weights | {name: changed(weights[name])}, folder / "model.safetensors")
+    with pytest.raises(NoModelError, match=f"{name} .*{expected}"):
+        import_marian(folder, tmp_path / "output", note=quiet)
+
+
 def test_all_problems_of_the_settings_are_reported_at_once(checkpoint: Path, tmp_path: Path):
     folder = tmp_path / "opus-mt-en-de"
     shutil.copytree(checkpoint, folder)
