@@ -304,9 +304,7 @@ def _weights(path: Path, config: Config, size: int, rows: Tensor) -> dict[str, T
                 if name in (*_SHARED, "final_logits_bias") and size in theirs.shape:
                     theirs = theirs.index_select(theirs.shape.index(size), rows)
                 if theirs.shape != weight.shape or not theirs.isfinite().all():
-                    raise ValueError(
-                        f"{name} has an unexpected shape, or values that are not finite"
-                    )
+                    raise ValueError(f"{name} has an unexpected shape or non-finite values")
                 found[name] = theirs
     except (SafetensorError, ValueError) as error:
         raise NoModelError(
