@@ -157,7 +157,7 @@ def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
     picture = tmp_path / "speed.svg"
     assert main(["benchmark", "train", config, "--picture", str(picture)]) == 0
     said = capsys.readouterr().out
-    for words in ("target tokens per second", "  backward", "5 timed, 0 dropped", "GB/s", "GiB"):
+    for words in ("target tokens per second", "  backward", "5 timed, 0 discarded", "GB/s", "GiB"):
         assert words in said
     texts = ["".join(each.itertext()) for each in ET.parse(picture).iter() if "text" in each.tag]
     assert {*PARTS, "total"} <= set(texts)

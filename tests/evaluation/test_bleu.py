@@ -449,7 +449,7 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "m", "test_set": "wmt99"}, "Unknown test_set wmt99"),
+        ({"model": "m", "test_set": "wmt99"}, "Unknown test set wmt99"),
         ({"model": "m", "test_set": "wmt14/full", "target_language": "fi"},
          "no language pair en-fi"),
         ({"model": "m", "source": "short", "reference": "ref"},

@@ -408,7 +408,7 @@ def test_a_pipe_of_links_whose_reader_has_gone_is_told(run):
     reading, writing = os.pipe()
     os.close(reading)
     pipe = f"/dev/fd/{writing}"
-    with pytest.raises(InputError, match=f"reads alignment {pipe} exited before"):
+    with pytest.raises(InputError, match=f"alignments from alignment {pipe} exited before"):
         run("in", "out", {"alignment": pipe})
     assert not Path("out").exists()
     with pytest.raises(BrokenPipeError):

@@ -241,5 +241,5 @@ def test_a_budget_of_flops_ends_at_the_step_that_reaches_it(command: list[str], 
 
 def test_unequal_stacks_are_refused(command: list[str]):
     command[3] = "model.encoder_layers=1"
-    with pytest.raises(InputError, match="1 encoder layers, 2 decoder layers"):
+    with pytest.raises(InputError, match="encoder_layers is 1 and decoder_layers is 2"):
         baselines.main([*command, "--steps", "4"])

@@ -179,7 +179,7 @@ def test_a_run_that_diverges_is_left_out(stopped, tmp_path: Path, capsys, monkey
 
 def test_too_little_time_for_a_step_is_said(stopped, tmp_path: Path):
     shutil.rmtree(tmp_path / "out")
-    with pytest.raises(InputError, match="completed no training step within 1e-09 minutes"):
+    with pytest.raises(InputError, match="completed no training step within --minutes 1e-09"):
         table3.main([*stopped, "--minutes", "1e-9"])
 
 

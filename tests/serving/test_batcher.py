@@ -445,12 +445,12 @@ def test_one_that_cannot_be_started_again_is_tried_again_and_meanwhile_nobody_wa
             with pytest.raises(EndedError):
                 await future
         assert batcher.has_died and "cannot be restarted" in batcher.problem
-        assert "no such model, m" in notes[-1] and notes[-1].endswith("tries again in 0.2 s.")
+        assert "no such model, m" in notes[-1] and notes[-1].endswith("will try again in 0.2 s.")
         with pytest.raises(NotReadyError):
             batcher.translate(["then"], PLAIN)
         while len(notes) < 3:
             await asyncio.sleep(0.01)
-        assert notes[-1].endswith("tries again in 0.4 s.")
+        assert notes[-1].endswith("will try again in 0.4 s.")
         fails = False
         while not batcher.is_ready:
             await asyncio.sleep(0.01)
@@ -478,7 +478,7 @@ def test_a_process_with_another_model_serves_nobody_and_the_first_model_is_tried
         while not batcher.problem:
             await asyncio.sleep(0.01)
         assert "Restart the server" in batcher.problem and "could not be started" in notes[1]
-        assert "Restart the server" in notes[1] and notes[1].endswith("tries again in 0.01 s.")
+        assert "Restart the server" in notes[1] and notes[1].endswith("will try again in 0.01 s.")
         for _ in range(3):  # all in the process with the first model
             await batcher.translate(["then"], PLAIN)
         assert batcher.is_ready and made[2].is_closed

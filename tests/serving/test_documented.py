@@ -43,8 +43,9 @@ def test_documented_bounds_are_the_defaults():
     limits = Limits()
     for bound in (
         f"{limits.texts} texts", f"{limits.characters:,} characters",
-        f"{limits.beam} for `beam` and `n_best`",
-        f"{limits.next_tokens} for `k` (`/api/next_tokens`)", f"{limits.arrival_s:g} s to arrive",
+        f"`beam` at most {limits.beam}; `n_best` at most `beam`",
+        f"`k` at most {limits.next_tokens} (`/api/next_tokens`)",
+        f"incomplete {limits.arrival_s:g} s after the server began to read it",
         f"{limits.body_bytes:,} bytes", f"within {limits.answer_s:g} s",
         f"finished within {limits.shutdown_s:g} s", f"(default: {limits.queue})",
         f"{limits.connections:,} connections may be open",

@@ -65,7 +65,7 @@ def test_a_server_on_this_machine_alone_is_asked_by_no_page_from_elsewhere(monke
     found: dict[tuple[str, str], tuple[int, str]] = {}
 
     def start(_: Here):
-        port = int(re.search(r":(\d+), loading", notes[0])[1])  # type: ignore[index]
+        port = int(re.search(r":(\d+)\. Loading", notes[0])[1])  # type: ignore[index]
         for host in ("evil.example", f"localhost:{port}", "a.b"):
             for path in ("/", "/health"):
                 found[host[:4], path] = answer(port, host, path)

@@ -154,7 +154,7 @@ def test_requests_that_the_end_cuts_off_are_told_so(monkeypatch):
                 thread.start()
 
     def client() -> None:
-        port = int(re.search(r":(\d+), loading", notes[0])[1])  # type: ignore[index]
+        port = int(re.search(r":(\d+)\. Loading", notes[0])[1])  # type: ignore[index]
         answers.append(ask(port, "/api/translate", {"text": "a"}))
 
     def stop() -> None:
