@@ -1,4 +1,4 @@
-"""Captures decoding steps as CUDA graphs, which launch all kernels of a step at once.
+"""Captures decoding and training steps as CUDA graphs, which launch all kernels of a step at once.
 
 A CUDA graph replays its kernels on the memory addresses that were used during the capture. All
 tensors that the graph reads or writes must therefore keep their addresses as long as the graph is
