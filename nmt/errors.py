@@ -72,8 +72,7 @@ class InputError(Exception):
         return "\n".join(self.problems)
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the messages. In subclasses, `names` may replace the names of parameters in
-        them."""
+        """Returns the messages, in which subclasses may replace names of parameters by `names`."""
         return self.problems
 
 

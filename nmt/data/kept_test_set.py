@@ -112,8 +112,7 @@ def read(
 
 
 def _recorded(prepared: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns the size and hash of each test set file, or None if one of the files is not
-    listed."""
+    """Returns the size and hash of each test set file, or None if a file is not listed."""
     listed = prepared["files"]
     files = {name: listed.get(origin) for name, origin in _ORIGINS.items()}
     return files if all(files.values()) else None

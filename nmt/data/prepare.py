@@ -176,8 +176,7 @@ def _input_files(entry: CorpusEntry) -> list[Path]:
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
-    """Returns whether the result of this job is in the data directory and all its hashes are
-    correct."""
+    """Returns whether the data directory contains this job's result with correct hashes."""
     if not PreparedData.is_in(job.directory):
         return False
     try:

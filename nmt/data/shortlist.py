@@ -151,8 +151,7 @@ class _Model1:
     def _links(
         self, shard: tuple[Side, Side], rows: NDArray[np.int64], is_rare: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the links of the pairs at `rows`, grouped by cell, and the index of each group's
-        start."""
+        """Returns the links of the pairs at `rows`, grouped by cell, and each group's start."""
         (source, lengths), (target, target_lengths) = (_pieces(side, rows) for side in shard)
         kept = is_rare[target]
         pair = np.repeat(np.arange(len(rows)), target_lengths)[kept]  # (rare target tokens,)
@@ -183,8 +182,7 @@ class _Model1:
 
 
 def _cells(shard: tuple[Side, Side], is_rare: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns, for each sentence pair, the number of its (source token, target token) cells,
-    (pairs,)."""
+    """Returns the number of cells (source token, target token) per sentence pair, (pairs,)."""
     source, target = shard
     rare = np.add.reduceat(is_rare[target.values], target.offsets[:-1], dtype=np.int64)
     return source.lengths * rare

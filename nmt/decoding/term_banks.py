@@ -202,8 +202,7 @@ class TermBanks:
     def _of_states(
         self, facts: Callable[[Terms, State], tuple[int, int]], parents: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the two values that `facts` computes, for each candidate's parent, as arrays (b,
-        M)."""
+        """Returns the two values that `facts` computes for each candidate's parent, (b, M)."""
         each = np.array(
             [
                 [facts(terms, state) for state in states]

@@ -26,8 +26,9 @@ Form = Literal["html", "xml"]
 
 
 def _runs(tokens: list[Token]) -> list[list[Token]]:
-    """Splits tokens into lists that are translated separately; each opening tag is in the same list
-    as its closing tag.
+    """Splits tokens into lists that are translated separately.
+
+    Each opening tag is in the same list as its closing tag.
 
     A tag that has no matching tag in the same list becomes a separate list.
     """
@@ -113,8 +114,7 @@ class _Unit:
         return self.before + marked_up + self.after
 
     def _read(self, run: list[Token]) -> None:
-        """Sets `text` to the text of the unit's tokens, and `root` to the element that contains
-        them."""
+        """Sets `text` to the tokens' text, and `root` to the element that contains them."""
         opened, texts, length = [self.root], list[str](), 0
         is_space = is_after_point = False  # both since the last word
         is_beside_space, unseen = False, list[Point]()  # is_beside_space: since the last token

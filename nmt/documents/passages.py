@@ -72,8 +72,7 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """Returns the translation with an alignment that counts source words from the start of the
-        text.
+        """Returns the translation; its alignment counts source words from the text's start.
 
         Args:
             found: the translation of a sentence, with source words numbered from the start of the
@@ -89,8 +88,7 @@ class Passage:
 
 
 def later(found: Translation, words: int) -> Translation:
-    """Returns the translation, with every source word index in its alignment increased by
-    `words`."""
+    """Returns the translation, with `words` added to each source index of its alignment."""
     if found.alignment is None:
         return found
     return replace(found, alignment=[(source + words, to) for source, to in found.alignment])

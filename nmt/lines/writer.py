@@ -104,8 +104,7 @@ class LineWriter:
                 self.links.flush()
 
     def _lines_of(self, window: TranslatedWindow) -> tuple[list[str], list[Translation]]:
-        """Returns the output lines and translations of input lines whose last part is in
-        `window`."""
+        """Returns the output and translations of input lines whose last part is in `window`."""
         complete: list[Translation] = []
         lines: list[str] = []
         for part, (translations, is_cut, is_lost) in zip(*window, strict=True):
@@ -121,8 +120,7 @@ class LineWriter:
         return lines, complete
 
     def _end_line(self, wanted: list[Translation]) -> list[str]:
-        """Returns the output for the current input line, and updates the counts that warnings
-        report."""
+        """Returns the output for the current input line, and counts what warnings report."""
         self._index += 1
         self.lines_in_parts += self._is_cut
         source = "".join(self._source)

@@ -36,8 +36,7 @@ _NOT_OF_TABLE_3 = {
 
 
 def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Returns which paper model ("base" or "big") a configuration is closest to, and the
-    differences.
+    """Returns the paper's model that is closest to a configuration, and the differences.
 
     A configuration for EN-FR is compared with the paper's EN-FR models. All other configurations
     are compared with the paper's EN-DE models.

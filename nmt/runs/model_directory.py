@@ -339,8 +339,7 @@ def tokenizer_to_fine_tune(config: Config) -> Path | None:
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """Returns a key for sorting by step; a finished model is sorted after the checkpoint of its
-    step."""
+    """Returns a sort key: the step; a finished model follows the checkpoint of its step."""
     content, _ = candidate
     return content["step"], content["kind"] == "model"
 

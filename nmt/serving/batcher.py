@@ -456,8 +456,10 @@ class Batcher:
         self._count(began)
 
     def _translate(self, process: ModelProcess, batch: list[_Item]) -> None:
-        """Translates a batch. If the translation of a batch fails, translates each half of the
-        batch, to isolate faulty texts."""
+        """Translates a batch.
+
+        If the translation fails, translates each half of the batch, to isolate faulty texts.
+        """
         batch = [item for item in batch if not item.work.future.done()]
         if not batch:
             return

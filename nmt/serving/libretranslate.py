@@ -134,8 +134,7 @@ async def translate(request: Request) -> Response:
 
 
 def _same(code: str, known: Iterable[str]) -> str | None:
-    """Returns the first code in `known` that equals `code`, ignoring case, or None if there is
-    none."""
+    """Returns the first code in `known` that equals `code`, ignoring case, or None."""
     return next((each for each in known if each.lower() == code.lower()), None)
 
 

@@ -101,8 +101,7 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
 
 
 async def _body(request: Request) -> bytes:
-    """Reads the request body, and enforces the limits on its size and on the time until it
-    arrives."""
+    """Reads the request body, and enforces the limits on its size and its transfer time."""
     limits, chunks, size = limits_of(request), [], 0
     too_large = HTTPException(
         413, f"The request body exceeds {limits.body_bytes:,} bytes. Send less text."

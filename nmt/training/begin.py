@@ -143,7 +143,7 @@ def refuse_unfit_directory(config: Config, note: Note) -> None:
 
 
 def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
-    """Returns the configuration with true or false instead of "auto" for `training.compile`.
+    """Returns the configuration with `training.compile` set to true or false instead of "auto".
 
     In a new run, layers are compiled if a GPU is available. The choice to compile layers or not is
     stored in the run directory and does not change when the run is resumed on a different device.

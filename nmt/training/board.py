@@ -36,8 +36,7 @@ class Board:
         threading.excepthook = self._former_hook
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
-        """Suppresses the tracebacks of TensorBoard's thread, because the next write raises its
-        errors."""
+        """Suppresses tracebacks of TensorBoard's thread; the next write raises its errors."""
         if not type(failure.thread).__module__.startswith("tensorboard."):
             self._former_hook(failure)
 

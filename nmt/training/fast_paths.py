@@ -285,8 +285,9 @@ def _gradients(
     *,
     drops: bool = False,
 ) -> tuple[float, dict[str, Tensor]]:
-    """Returns the loss and the gradients, divided by the number of target tokens, and clears
-    `.grad`.
+    """Returns the loss and the gradients, divided by the number of target tokens.
+
+    Also clears the gradients in `loss_module`.
 
     Args:
         drops: whether to apply dropout.

@@ -111,8 +111,7 @@ def _mean_or_best(
 
 
 def _described(facts: Mapping[str, Any]) -> str:
-    """Describes the checkpoints in the finished model and, if candidates were compared, their
-    scores.
+    """Describes the finished model's checkpoints and, if any were compared, the scores.
 
     An example of a description is "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8,
     12 (BLEU 1.900)".

@@ -36,9 +36,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     p_v - epsilon / V - (1 - epsilon) [v = y]. To save time, the logits are overwritten with p
     as soon as the label's logit has been read. The mean of a token's logits is therefore computed
     as the product of its hidden state and the mean row of the embedding. The term -epsilon / V is
-    not added to the entries of p. Instead, two terms are added to the gradients: -epsilon times the
-    mean of the embedding's rows to the gradient of each hidden state, and -epsilon / V times the
-    sum of the hidden states to the gradient of each row of the embedding.
+    not added to the entries of p. Instead, -epsilon times the mean of the embedding's rows is added
+    to the gradient of each hidden state, and -epsilon / V times the sum of the hidden states is
+    added to the gradient of each row of the embedding.
 
     Adjacent bf16 numbers just below 1 differ by 2^-8, so a p_y close to 1 would make the difference
     p_y - (1 - epsilon) inaccurate in bf16. A p_y that exceeds one half is therefore computed in

@@ -19,8 +19,7 @@ _SENTENCES = ("source", "target")
 
 
 def columns_of(settings: Section) -> dict[str, Any]:
-    """Returns a dictionary that maps NAME to the value of NAME_column, for each such setting that
-    is not null."""
+    """Maps NAME to the value of NAME_column, for each such setting that is not null."""
     return {
         key.removesuffix(_SUFFIX): name
         for key, name in settings

@@ -67,8 +67,7 @@ def encode_shard(
     max_length: int | None,
     output: Path,
 ) -> None:
-    """Encodes a shard of text, and writes a shard with the token ids and the counts of pairs and
-    tokens.
+    """Encodes a shard of text, and writes the token ids and the counts of pairs and tokens.
 
     Args:
         text: path of a file that `shards.write_text` wrote.
