@@ -304,7 +304,10 @@ class _Clock:
                 return losses
 
             loss.graphs.replay = replay_and_mark  # type: ignore[assignment]
-            yield
+            try:
+                yield
+            finally:
+                loss.graphs.replay = replay  # type: ignore[method-assign]
             return
         model = loss.transformer
         hooks = [

@@ -19,8 +19,11 @@ from nmt.cli import main
 from nmt.config import Model
 from nmt.data.plan import Plan
 from nmt.model.transformer import Transformer
+from nmt.training import gradient_graphs
+from nmt.training.gradient_graphs import GradientGraphs
 from nmt.training.schedule import learning_rate
 from tests.training.runs import as_on_a_gpu
+from tests.training.test_gradient_graphs import Substitute
 
 KEYS = {
     "target_tokens_per_second", "fill", "ceiling_share", "peak_memory_bytes", "flops_per_second",
@@ -142,6 +145,25 @@ def test_steps_are_those_of_training(settings, monkeypatch):
         assert timed.flops == training_flops(config.model, 400, *lengths)
     rates = [each.target_tokens / each.seconds for each in found.timed.kept]
     assert found.target_tokens_per_second == statistics.median(rates)
+
+
+def test_passes_that_are_replayed_are_one_part(settings, monkeypatch):
+    graphs = []
+
+    def choose_path(loss_module, *_):
+        loss_module.graphs = GradientGraphs(loss_module.parameters())
+        graphs.append(loss_module.graphs)
+
+    monkeypatch.setattr(training, "choose_path", choose_path)
+    monkeypatch.setattr(gradient_graphs, "Capturer", Substitute)
+    config = settings(training__batch_tokens=500)
+    with training.process_group(60) as ranks:
+        gate = Gate(lambda: 1.0)
+        found = timed_training(config, [drawn_shard(config)], ranks, gate, lambda text: None)
+    assert [*found.parts] == ["data", "passes", "optimizer"]
+    assert min(found.parts.values()) > 0
+    assert all(each.computed_tokens >= each.target_tokens > 0 for each in found.timed.kept)
+    assert graphs[0].replay == GradientGraphs.replay.__get__(graphs[0])  # no longer timed
 
 
 def test_prepared_data_instead_of_drawn(config: str, tmp_path: Path, capsys, monkeypatch):
