@@ -48,16 +48,10 @@ def samples_of(translator: Translator) -> list[Sample]:
         for _ in range(_MOST_TRIES)
     )
     # nmt would translate longer texts in parts; tokenizers may use more tokens than were sampled
-    texts = [
-        *islice(
-            (
-                text
-                for text in random_texts
-                if text.strip() and len(tokenizer.encode(text)) <= translator.max_part
-            ),
-            _NUMBER,
-        )
-    ]
+    fitting = (
+        text for text in random_texts if 0 < len(tokenizer.encode(text)) <= translator.max_part
+    )
+    texts = list(islice(fitting, _NUMBER))
     found = translator.translate(texts, SearchOptions(beam=1))
     # reserves a position for EOS, which CTranslate2 appends to a truncated translation for scoring
     most = (translator.transformer.max_length or 10**9) - 1
