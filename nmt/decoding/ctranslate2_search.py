@@ -6,7 +6,8 @@ because CTranslate2 uses a different stopping rule.
 """
 
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,10 +22,10 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.runs.exported_model import ExportedModel, refuse_unsupported
 
 if TYPE_CHECKING:
-    from ctranslate2 import TranslationResult
+    from ctranslate2 import AsyncTranslationResult, TranslationResult
 
 POSITIONS = 4096  # length of the sinusoidal position table; CTranslate2 rejects longer texts
-_BATCH = 64  # number of parts of similar length per batch
+_BATCH = 32  # maximum number of parts of similar length per batch
 
 
 def refuse_search(options: SearchOptions) -> None:
@@ -60,11 +61,12 @@ class CTranslate2Search:
     ) -> list[list[Hypothesis]]:
         """See `Engine.find`."""
         refuse_search(options)
-        order = sorted(range(len(parts)), key=lambda i: len(parts[i].tokens))
+        order = sorted(range(len(parts)), key=lambda i: len(parts[i].tokens), reverse=True)
         found: list[list[Hypothesis]] = [[] for _ in parts]
-        for begin in range(0, len(order), _BATCH):
-            some = order[begin : begin + _BATCH]
-            for i, each in zip(some, self._batch([parts[i] for i in some], options), strict=True):
+        started = self._started(order, lambda some: self._start([parts[i] for i in some], options))
+        for some, results in started:
+            batch = [parts[i] for i in some]
+            for i, each in zip(some, self._of_batch(batch, results, options), strict=True):
                 found[i] = each
             if progress:
                 progress(len(some))
@@ -94,16 +96,19 @@ class CTranslate2Search:
 
         Decodes each source with a prefix that consists of all target tokens except the last token.
         """
-        order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].target))
+        order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].target), reverse=True)
         found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
-        for begin in range(0, len(order), _BATCH):
-            some = order[begin : begin + _BATCH]
-            results = self.translator.translate_batch(
+
+        def start(some: Sequence[int]) -> "list[AsyncTranslationResult]":
+            return self.translator.translate_batch(
                 [self._as_pieces(pairs[i].source[:-1]) for i in some],
                 [self._as_pieces(pairs[i].target[:-1]) for i in some],
                 beam_size=1, max_input_length=0, min_decoding_length=0, return_attention=True,
-                max_decoding_length=len(pairs[some[-1]].target), return_end_token=True,
+                max_decoding_length=len(pairs[some[0]].target), return_end_token=True,
+                asynchronous=True,
             )  # fmt: skip
+
+        for some, results in self._started(order, start):
             for i, result in zip(some, results, strict=True):
                 weights = np.array(result.attention[0], np.float32)[: len(pairs[i].target)]
                 # CTranslate2 omits the attention to EOS, which is 1 minus the sum of the row
@@ -114,35 +119,68 @@ class CTranslate2Search:
         pieces: list[str] = self._pieces[tokens].tolist() if len(tokens) else []
         return pieces
 
-    def _batch(
+    def _started(
+        self,
+        order: Sequence[int],
+        start: "Callable[[Sequence[int]], list[AsyncTranslationResult]]",
+    ) -> "Iterator[tuple[Sequence[int], list[TranslationResult]]]":
+        """Divides `order` into batches, and yields each batch with its results.
+
+        Each thread of CTranslate2 decodes a different batch. For small models, this is several
+        times faster than distributing one batch over all threads. Only a few batches wait in the
+        queue, because the program cannot exit before all started batches have been decoded.
+        """
+        threads = self.translator.num_translators
+        size = min(_BATCH, max(1, -(-len(order) // threads)))
+        waiting: deque[tuple[Sequence[int], list[AsyncTranslationResult]]] = deque()
+        for begin in range(0, len(order), size):
+            some = order[begin : begin + size]
+            waiting.append((some, start(some)))
+            if len(waiting) == 2 * threads:
+                some, results = waiting.popleft()
+                yield some, [each.result() for each in results]
+        for some, results in waiting:
+            yield some, [each.result() for each in results]
+
+    def _start(
         self, parts: Sequence[SearchInput], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
-        """Decodes one batch, with the same results as decoding each part separately.
+    ) -> "list[AsyncTranslationResult]":
+        """Starts to decode one batch.
 
         CTranslate2 has one length limit per batch, which is set to the highest limit of any part.
-        If a translation exceeds the limit of its part, the part is decoded again in its own batch.
         """
-        alpha = options.length_penalty
-        if alpha is None:
-            alpha = self.defaults.length_penalty
-        limits = [self._limit(part) for part in parts]
-        results = self.translator.translate_batch(
+        return self.translator.translate_batch(
             [self._as_pieces(part.tokens) for part in parts],
             [self._as_pieces(part.prefix) for part in parts],
             beam_size=options.width(self.defaults.beam), num_hypotheses=options.n_best,
-            length_penalty=alpha, no_repeat_ngram_size=options.no_repeat_ngram or 0,
+            length_penalty=self._alpha(options), no_repeat_ngram_size=options.no_repeat_ngram or 0,
             max_batch_size=options.batch_tokens or 0, batch_type="tokens", max_input_length=0,
-            min_decoding_length=0, max_decoding_length=max(limits),
+            min_decoding_length=0, max_decoding_length=max(map(self._limit, parts)),
             disable_unk=True, suppress_sequences=self._never,
-            return_scores=True, return_end_token=True,
+            return_scores=True, return_end_token=True, asynchronous=True,
         )  # fmt: skip
+
+    def _of_batch(
+        self,
+        parts: Sequence[SearchInput],
+        results: "Sequence[TranslationResult]",
+        options: SearchOptions,
+    ) -> list[list[Hypothesis]]:
+        """Returns the same hypotheses as if each part had been decoded separately.
+
+        If a translation exceeds the limit of its part, the part is decoded again in its own batch.
+        """
+        limits = [self._limit(part) for part in parts]
         found = []
         for part, limit, result in zip(parts, limits, results, strict=True):
             if max(map(len, result.hypotheses)) > limit < max(limits):
-                found += self._batch([part], options)
-            else:
-                found.append(self._hypotheses(result, alpha))
+                result = self._start([part], options)[0].result()
+            found.append(self._hypotheses(result, self._alpha(options)))
         return found
+
+    def _alpha(self, options: SearchOptions) -> float:
+        alpha = options.length_penalty
+        return self.defaults.length_penalty if alpha is None else alpha
 
     def _limit(self, part: SearchInput) -> int:
         """Returns the maximum length of a part's translation; see `BatchedSearch.limit`."""

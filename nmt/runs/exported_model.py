@@ -3,6 +3,9 @@
 This module does not import torch, so that an exported model can be used without torch.
 """
 
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,7 @@ from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import ArgumentError, InputError, NoModelError, of_system
+from nmt.processes import cores
 from nmt.storage import manifest
 from nmt.storage.names import CONFIG, CTRANSLATE2_WEIGHTS, TOKENIZER
 
@@ -89,12 +93,16 @@ def about_original(path: Path) -> dict[str, Any]:
 def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     """Loads an exported model.
 
+    On a CPU, the model decodes as many batches at the same time as there are threads: one per core,
+    or `OMP_NUM_THREADS` if this environment variable is smaller.
+
     Args:
         device: the device for the model, such as "cpu", "cuda" or "cuda:1". If `device` is None,
             CTranslate2 uses a GPU if it finds one, and the CPU otherwise.
 
     Raises:
-        InputError: the device does not exist, or CTranslate2 cannot load the model onto a GPU.
+        InputError: the device does not exist, CTranslate2 cannot load the model onto a GPU, or
+            `OMP_NUM_THREADS` is not a number of threads.
         NoModelError: a file of the model is missing or damaged, or CTranslate2 cannot load the
             model onto the CPU.
     """
@@ -103,8 +111,19 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     content = manifest.read(path, KIND)
     manifest.verify(path, content)
     kind, _, index = (device or "auto").partition(":")
+    has_gpu = kind != "cpu" and ctranslate2.get_cuda_device_count() > 0
     try:
-        engine = ctranslate2.Translator(str(path), device=kind, device_index=int(index or 0))
+        # in another thread, because CTranslate2 sets the OpenMP threads of the calling thread to
+        # `intra_threads`, which would slow down PyTorch
+        with ThreadPoolExecutor(1) as other:
+            engine = other.submit(
+                ctranslate2.Translator,
+                str(path),
+                device=kind,
+                device_index=int(index or 0),
+                inter_threads=1 if has_gpu else _threads(),
+                intra_threads=1,
+            ).result()
     except (RuntimeError, ValueError) as error:
         cause = f"CTranslate2 cannot load {path} ({error})."
         if kind in ("auto", "cpu") and isinstance(error, RuntimeError):
@@ -117,3 +136,16 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
         content["target_symbols"],
         content["sha256"],
     )
+
+
+def _threads() -> int:
+    asked = os.environ.get("OMP_NUM_THREADS")
+    if not asked:
+        return cores()
+    number = re.match(r"\s*0*([1-9]\d{0,4})\s*(,|$)", asked, re.ASCII)  # for example 4 or 4,2
+    if not number:
+        raise InputError(
+            f"The environment variable OMP_NUM_THREADS is {asked!r:.60}, which is not a number of "
+            "threads. Set it to a positive integer, or unset it."
+        )
+    return min(int(number[1]), cores())

@@ -2,7 +2,7 @@
 
     python -m recipes.speed.compare train [--peers fairseq,sockeye] [--precision bf16] [--pairs 5]
     python -m recipes.speed.compare translate
-    python -m recipes.speed.compare text MODEL SOURCE REFERENCE
+    python -m recipes.speed.compare text MODEL SOURCE REFERENCE  # MODEL: a model or an export
 
 A pair consists of a visit to nmt and a visit to a peer, in processes that follow each other
 immediately, so that the machine is in the same state for both. The order of nmt and peer
@@ -25,6 +25,7 @@ import torch
 from nmt.cli.flags import positive
 from nmt.cli.terminal import run_script, say
 from nmt.errors import InputError
+from nmt.runs.exported_model import is_exported
 from nmt.training.distributed import Ranks
 from recipes.speed import text
 from recipes.speed.clock import Clock
@@ -82,7 +83,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     for name in (*TASKS, "text"):
         task = tasks.add_parser(name)
         if name == "text":
-            task.add_argument("model", type=Path, metavar="MODEL", help="of nmt")
+            task.add_argument("model", type=Path, metavar="MODEL",
+                              help="model of nmt, or its export to CTranslate2")  # fmt: skip
             task.add_argument("source", type=Path, metavar="SOURCE", help="plain text")
             task.add_argument("reference", type=Path, metavar="REFERENCE")
         task.add_argument("--peers", type=lambda words: words.split(","), default=PEERS[name],
@@ -167,7 +169,7 @@ def _rounded(rate: float | None) -> str:
 
 def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
     """Yields settings with the Python of each peer; reports peers that cannot be installed."""
-    threads = arguments.threads
+    threads, precisions = arguments.threads, arguments.precision
     work: dict[str, Any] = {
         "machine": Ranks(0, 1, torch.device("cpu")).device_name.rpartition(",")[0],
         "threads": threads,
@@ -177,13 +179,15 @@ def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
         work["steps"] = arguments.steps
     if arguments.task == "text":
         work |= {"model": str(arguments.model), "source": str(arguments.source)}
+        if is_exported(arguments.model):
+            precisions = [text.EXPORTED]
     for peer in arguments.peers:
         try:
             python = installed(peer, arguments.environments)
         except InputError as error:
             say(f"{peer}: Left out. {error}")
             continue
-        for precision in arguments.precision:
+        for precision in precisions:
             theirs = _HAS_NOT.get((peer, precision), precision)
             yield Setting(arguments.task, peer, precision, theirs, work), python
 
@@ -233,7 +237,11 @@ def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting,
     run = text.Run(
         arguments.model, arguments.source, arguments.reference, arguments.output, threads
     )
-    command = [str(python), "-W", "ignore", "-m", convert, str(run.model), str(run.converted)]
+    command = [str(python), "-W", "ignore"]
+    if run.is_exported:
+        command += ["-c", "import ctranslate2 as c; print('CTranslate2', c.__version__)"]
+    else:
+        command += ["-m", convert, str(run.model), str(run.converted)]
     run.peer_version = _output(command, threads).strip()
     say(run.check(python))
     return lambda system, python, precision, best: run.visit(

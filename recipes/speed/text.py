@@ -1,5 +1,7 @@
 """Compares `nmt translate` with CTranslate2 from text to text, with the same weights.
 
+If the model is an export to CTranslate2, both systems translate with the export.
+
 Each system translates the whole text in one process and only its first line in another process. The
 difference between the two times is the time without start-up.
 """
@@ -19,12 +21,14 @@ import sacrebleu
 import nmt
 from nmt.config import Decoding
 from nmt.errors import InputError
-from nmt.runs.model_directory import FoundModel, find_model
+from nmt.runs.exported_model import is_exported, read_exported_config
+from nmt.runs.model_directory import find_model
 from recipes.speed.clock import Clock
 from recipes.speed.install import ROOT
 
 _SCRIPT = Path(__file__).with_name("ctranslate2_text.py")
-_COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
+EXPORTED = "as exported"  # the precision of an exported model
+_COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", EXPORTED: "default"}
 _CHECKED = 200  # number of lines whose greedy translations are compared before timing
 _LEAST_ALIKE = 0.98  # minimum share of equal translations; rounding changes a few
 
@@ -33,7 +37,7 @@ _LEAST_ALIKE = 0.98  # minimum share of equal translations; rounding changes a f
 class Run:
     """A model, and a text with its reference translation."""
 
-    path: Path  # directory of the nmt model
+    path: Path  # directory of the nmt model, or of its export
     source: Path
     reference: Path
     output: Path
@@ -41,16 +45,17 @@ class Run:
     peer_version: str = "CTranslate2"
 
     @cached_property
-    def _found(self) -> FoundModel:
-        return find_model(self.path)
+    def is_exported(self) -> bool:
+        return is_exported(self.path)
 
-    @property
+    @cached_property
     def model(self) -> Path:
-        return self._found.directory
+        return self.path if self.is_exported else find_model(self.path).directory
 
-    @property
+    @cached_property
     def decoding(self) -> Decoding:
-        return self._found.config.decoding
+        read = read_exported_config if self.is_exported else lambda path: find_model(path).config
+        return read(self.path).decoding
 
     @cached_property
     def lines(self) -> list[str]:
@@ -58,6 +63,8 @@ class Run:
 
     @property
     def converted(self) -> Path:
+        if self.is_exported:
+            return self.path
         return self.output / "ctranslate2" / self.path.resolve().name
 
     def visit(self, system: str, python: Path, precision: str, clock: Clock) -> dict[str, Any]:
@@ -93,7 +100,8 @@ class Run:
     def command(self, system: str, python: Path, precision: str, beam: int) -> list[str]:
         """Returns the command line of a process that translates standard input."""
         if system == "nmt":
-            options = ["--beam", str(beam), "--precision", precision, "--device", "cpu"]
+            options = ["--beam", str(beam), "--device", "cpu"]
+            options += [] if self.is_exported else ["--precision", precision]
             return [str(python), "-m", "nmt", "translate", str(self.model), *options]
         settings = self.decoding
         alpha, extra = str(settings.length_penalty), str(settings.max_extra_length)
@@ -101,22 +109,25 @@ class Run:
         return [str(python), str(_SCRIPT), str(self.converted), *options]
 
     def check(self, python: Path) -> str:
-        """Returns a sentence that states how many greedy fp32 translations are equal.
+        """Returns a sentence that states how many greedy translations are equal.
+
+        The translations are computed in fp32, unless the model is exported with another precision.
 
         Raises:
             InputError: too few translations are equal, so the systems do not do the same work.
         """
         lines = self.lines[:_CHECKED]
+        precision = EXPORTED if self.is_exported else "fp32"
         ours, theirs = (
-            _lines(self._translated(self.command(system, path, "fp32", 1), lines)[0])
+            _lines(self._translated(self.command(system, path, precision, 1), lines)[0])
             for system, path in (("nmt", Path(sys.executable)), ("ctranslate2", python))
         )
         n = n_alike(ours, theirs)
-        said = f"{n} of {len(lines)} greedy translations in fp32 are identical in both systems"
+        said = f"{n} of {len(lines)} greedy translations ({precision}) are the same in both systems"
         if n < _LEAST_ALIKE * len(lines):
             raise InputError(
                 f"{self.model} and {self.converted} differ too much for their speeds to be "
-                f"comparable: only {said}. Convert the model again."
+                f"comparable: only {said}. Convert or export the model again."
             )
         return f"{said}."
 

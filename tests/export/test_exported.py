@@ -223,8 +223,68 @@ def test_a_gpu_is_named_as_for_a_model(trained, monkeypatch):
     )
     for device in (None, "cpu", "cuda", "cuda:1"):
         Translator.load(trained[1], device=device)
-    names = [("auto", 0), ("cpu", 0), ("cuda", 0), ("cuda", 1)]
-    assert asked == [{"device": name, "device_index": index} for name, index in names]
+    names = [(each["device"], each["device_index"]) for each in asked]
+    assert names == [("auto", 0), ("cpu", 0), ("cuda", 0), ("cuda", 1)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "device", "threads"),
+    [
+        ("", 0, None, 3), ("2", 0, None, 2), ("9", 0, None, 3), (" 02", 0, None, 2),
+        ("2,1", 0, None, 2), ("", 1, None, 1), ("", 1, "cpu", 3),
+    ],
+)  # fmt: skip
+def test_there_are_as_many_threads_as_cores_or_as_asked_for(
+    trained, monkeypatch, asked, gpus, device, threads
+):
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    monkeypatch.setattr("nmt.runs.exported_model.cores", lambda: 3)
+    monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: gpus)
+    given: list[dict[str, object]] = []
+    loaded = ctranslate2.Translator
+    monkeypatch.setattr(
+        "ctranslate2.Translator", lambda path, **named: given.append(named) or loaded(path)
+    )
+    Translator.load(trained[1], device=device)
+    assert (given[0]["inter_threads"], given[0]["intra_threads"]) == (threads, 1)
+
+
+@pytest.mark.parametrize("asked", ["many", "0", "-1", "2x", "9" * 5000], ids=lambda text: text[:4])
+def test_threads_that_are_no_number_are_one_error(trained, asked, monkeypatch, capsys):
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert main(["translate", str(trained[1]), "--device", "cpu"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("nmt: error: The environment variable OMP_NUM_THREADS is '")
+    assert len(line) < 200
+
+
+def test_loading_leaves_the_threads_of_torch_as_they_are(trained):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        Translator.load(trained[1], device="cpu").translate("the man")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_batches_in_several_threads_give_what_one_sentence_gives(trained, monkeypatch):
+    """Covers more batches than may wait at the same time, and their order and progress."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setattr("nmt.runs.exported_model.cores", lambda: 2)
+    monkeypatch.setattr(ctranslate2_search, "_BATCH", 2)
+    theirs = Translator.load(trained[1], device="cpu")
+    nouns = ("man", "dog", "book", "cat")
+    texts = [f"the {noun}" + " and the old man" * n for n in (3, 0, 2, 1) for noun in nouns]
+    counted: list[int] = []
+    options = SearchOptions(align=True)
+    found = theirs.translate(texts, options, progress=counted.append)
+    assert sum(counted) == sum(each.parts for each in found)
+    assert len(counted) >= 8
+    for text, each in zip(texts, found, strict=True):
+        alone = theirs.translate(text, options)
+        assert (each.text, each.alignment) == (alone.text, alone.alignment)
+    assert len({each.text for each in found}) > 8
 
 
 def test_it_is_loaded_and_served_without_torch(settings, tmp_path):
