@@ -27,6 +27,7 @@ from nmt.cli import main
 from nmt.cli.parser import parse
 from nmt.config import Config, Hub, load
 from nmt.errors import InputError
+from recipes.averaging import averaging
 from recipes.back_translation import halves
 from recipes.baselines import baselines
 from recipes.demo import contrastive
@@ -92,6 +93,7 @@ SCRIPTS = {  # scripts that take too long here, and the tests that run them on l
     "recipes/back_translation/halves.py": "recipes/test_demo_scripts.py",  # run if its input exists
     "recipes/paper_figures/paper_figures.py": "recipes/test_paper_figures.py",
     "recipes/at_scale/translate.py": "recipes/test_at_scale.py",
+    "recipes/averaging/averaging.py": "recipes/test_averaging.py",
     "recipes/baselines/baselines.py": "recipes/test_baselines.py",
     "recipes/exports/compare.py": "export/test_export.py",
     "recipes/glossaries/glossaries.py": "recipes/test_glossaries.py",
@@ -315,6 +317,8 @@ def script(words: list[str]) -> None:
         case "table3.py":
             rows = {word for word in table3._arguments(rest).words if "=" not in word}
             assert rows <= table3.PAPER.keys()
+        case "averaging.py":
+            averaging._arguments(rest)
         case "baselines.py":
             baselines._arguments(rest)
         case "recipes.speed.compare":
