@@ -21,6 +21,7 @@ _NO_MEMORY = (  # parts of out-of-memory messages, and the software that reports
     "Cannot allocate memory",  # the operating system
     "failed to map segment",  # the dynamic linker
     "Resource temporarily unavailable", "can't start new thread",  # sentencepiece and Python
+    "failed to allocate memory",  # MKL
     "CUDA error: out of memory", "_STATUS_ALLOC_FAILED",  # the CUDA runtime, cuBLAS and cuDNN
 )  # fmt: skip
 

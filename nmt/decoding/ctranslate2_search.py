@@ -127,7 +127,7 @@ class CTranslate2Search:
         """Divides `order` into batches, and yields each batch with its results.
 
         Each thread of CTranslate2 decodes a different batch. For small models, this is several
-        times faster than distributing one batch over all threads. Only a few batches wait in the
+        times faster than distributing one batch over all threads. Only one batch waits in the
         queue, because the program cannot exit before all started batches have been decoded.
         """
         threads = self.translator.num_translators
@@ -136,7 +136,7 @@ class CTranslate2Search:
         for begin in range(0, len(order), size):
             some = order[begin : begin + size]
             waiting.append((some, start(some)))
-            if len(waiting) == 2 * threads:
+            if len(waiting) > threads:
                 some, results = waiting.popleft()
                 yield some, [each.result() for each in results]
         for some, results in waiting:

@@ -5,7 +5,8 @@ This module does not import torch, so that an exported model can be used without
 
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import ArgumentError, InputError, NoModelError, of_system
+from nmt.errors import ArgumentError, InputError, NoModelError, is_out_of_memory, of_system
 from nmt.processes import cores
 from nmt.storage import manifest
 from nmt.storage.names import CONFIG, CTRANSLATE2_WEIGHTS, TOKENIZER
@@ -112,19 +113,17 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     manifest.verify(path, content)
     kind, _, index = (device or "auto").partition(":")
     has_gpu = kind != "cpu" and ctranslate2.get_cuda_device_count() > 0
+    threads = 1 if has_gpu else _threads()
     try:
-        # in another thread, because CTranslate2 sets the OpenMP threads of the calling thread to
-        # `intra_threads`, which would slow down PyTorch
-        with ThreadPoolExecutor(1) as other:
-            engine = other.submit(
-                ctranslate2.Translator,
-                str(path),
-                device=kind,
-                device_index=int(index or 0),
-                inter_threads=1 if has_gpu else _threads(),
-                intra_threads=1,
-            ).result()
+        engine = _in_another_thread(
+            lambda: ctranslate2.Translator(
+                str(path), device=kind, device_index=int(index or 0),
+                inter_threads=threads, intra_threads=1,
+            )
+        )  # fmt: skip
     except (RuntimeError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
         cause = f"CTranslate2 cannot load {path} ({error})."
         if kind in ("auto", "cpu") and isinstance(error, RuntimeError):
             raise NoModelError(f"{cause} Export the model again.") from None
@@ -138,14 +137,38 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     )
 
 
+def _in_another_thread(construct: "Callable[[], ctranslate2.Translator]") -> Any:
+    """Returns the result of `construct`, or raises the error that it raises.
+
+    CTranslate2's constructor sets the number of OpenMP threads of the calling thread to
+    `intra_threads`. In the caller's own thread, this would slow down PyTorch.
+    """
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((construct(), None))
+        except Exception as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    [(result, error)] = outcome
+    if error:
+        raise error
+    return result
+
+
 def _threads() -> int:
+    """Returns the number of cores, or `OMP_NUM_THREADS` if it is smaller."""
     asked = os.environ.get("OMP_NUM_THREADS")
     if not asked:
         return cores()
-    number = re.match(r"\s*0*([1-9]\d{0,4})\s*(,|$)", asked, re.ASCII)  # for example 4 or 4,2
+    number = re.match(r"\s*\+?0*([1-9]\d*)\s*(,|$)", asked, re.ASCII)  # for example 4 or 4,2
     if not number:
         raise InputError(
             f"The environment variable OMP_NUM_THREADS is {asked!r:.60}, which is not a number of "
             "threads. Set it to a positive integer, or unset it."
         )
-    return min(int(number[1]), cores())
+    return min(int(number[1][:6]), cores())

@@ -233,7 +233,8 @@ def test_a_gpu_is_named_as_for_a_model(trained, monkeypatch):
     ("asked", "gpus", "device", "threads"),
     [
         ("", 0, None, 3), ("2", 0, None, 2), ("9", 0, None, 3), (" 02", 0, None, 2),
-        ("2,1", 0, None, 2), ("", 1, None, 1), ("", 1, "cpu", 3),
+        ("2,1", 0, None, 2), ("+2", 0, None, 2), ("100000", 0, None, 3), ("", 1, None, 1),
+        ("", 1, "cpu", 3),
     ],
 )  # fmt: skip
 def test_there_are_as_many_threads_as_cores_or_as_asked_for(
@@ -251,7 +252,7 @@ def test_there_are_as_many_threads_as_cores_or_as_asked_for(
     assert (given[0]["inter_threads"], given[0]["intra_threads"]) == (threads, 1)
 
 
-@pytest.mark.parametrize("asked", ["many", "0", "-1", "2x", "9" * 5000], ids=lambda text: text[:4])
+@pytest.mark.parametrize("asked", ["many", "0", "-1", "2x", "x" * 5000], ids=lambda text: text[:4])
 def test_threads_that_are_no_number_are_one_error(trained, asked, monkeypatch, capsys):
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     assert main(["translate", str(trained[1]), "--device", "cpu"]) == 2
@@ -268,6 +269,32 @@ def test_loading_leaves_the_threads_of_torch_as_they_are(trained):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_too_little_memory_for_its_threads_is_no_damage(trained, monkeypatch, capsys):
+    def short(path: str, **named: object) -> None:
+        raise RuntimeError("Resource temporarily unavailable")
+
+    monkeypatch.setattr("ctranslate2.Translator", short)
+    assert main(["translate", str(trained[1]), "--device", "cpu"]) == 2
+    assert capsys.readouterr().err.startswith("nmt: error: Out of memory on this machine.")
+
+
+def test_it_is_loaded_in_a_thread_that_outlives_the_main_thread(trained):
+    script = (
+        "import sys, threading, time\n"
+        "from nmt.translator import Translator\n"
+        "def work():\n"
+        "    time.sleep(0.5)\n"
+        "    print(Translator.load(sys.argv[1]).translate('the man').text)\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(trained[1])], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout == f"{Translator.load(trained[1]).translate('the man').text}\n"
 
 
 def test_batches_in_several_threads_give_what_one_sentence_gives(trained, monkeypatch):
