@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from nmt.errors import InputError, naming, of_system, one_line
+from nmt.errors import InputError, Stopped, naming, of_system, one_line
 
 
 def say(text: str) -> None:
@@ -24,6 +24,9 @@ def run_script(name: str, main: Callable[[], None]) -> None:
         sys.exit(130)
     except BrokenPipeError:  # the reader of the output has exited
         forget_unwritable()
+    except Stopped as stopped:
+        say(f"{name}: {stopped}")
+        sys.exit(stopped.status)
     except InputError as error:
         _end(name, error)
     except OSError as error:

@@ -22,7 +22,7 @@ from nmt.cli.terminal import run_script, say
 from nmt.config import Config, load
 from nmt.data import kept_test_set
 from nmt.data.prepare import prepare
-from nmt.errors import InputError, Stopped
+from nmt.errors import InputError
 from nmt.evaluation.bleu import score
 from nmt.evaluation.table import Table
 from nmt.reporting.differences import System, difference_table
@@ -161,8 +161,4 @@ def table(results: Sequence[Result], config: Config, output: Path) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        run_script("averaging", main)
-    except Stopped as stopped:
-        say(f"averaging: {stopped}")
-        sys.exit(stopped.status)
+    run_script("averaging", main)

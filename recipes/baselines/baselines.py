@@ -36,7 +36,7 @@ from nmt.data.plan import Plan
 from nmt.data.prepare import prepare
 from nmt.data.prepared_data import PreparedData
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, Stopped
+from nmt.errors import InputError
 from nmt.evaluation.bleu import bleu_interval, score
 from nmt.evaluation.table import Table
 from nmt.reporting.differences import System, difference_table
@@ -396,8 +396,4 @@ def _translations(result: Result, output: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    try:
-        run_script("baselines", main)
-    except Stopped as stopped:
-        say(f"baselines: {stopped}")
-        sys.exit(stopped.status)
+    run_script("baselines", main)

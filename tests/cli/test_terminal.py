@@ -6,7 +6,7 @@ import os
 import pytest
 
 from nmt.cli.terminal import run_script
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, Status, Stopped
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,7 @@ from nmt.errors import InputError, Status
          "x: error: No space left on device: f. Check the path, its permissions and the free disk "
          "space.\n"),
         (KeyboardInterrupt(), 130, ""),
+        (Stopped(15, "Saved."), 143, "x: Saved.\n"),
     ],
 )  # fmt: skip
 def test_a_script_ends_as_a_command_does(error, status, said, capsys):
