@@ -95,11 +95,15 @@ def _settings(seed: int, arguments: argparse.Namespace) -> list[str]:
 
 
 def _finished(config: Config) -> Result | None:
-    """Returns the result of an earlier call if the run's model is still the same, or None."""
+    """Returns the result of an earlier call with the same model and mean, or None."""
     run = RunDirectory(Path(config.training.run_directory))
     path = run.path / RESULT
     found = Result(**json.loads(path.read_text())) if path.exists() else None
-    same = found and found.model_sha256 == manifest.read(run.model, "model")["sha256"]
+    same = (
+        found
+        and found.model_sha256 == manifest.read(run.model, "model")["sha256"]
+        and len(found.averaged_steps) == config.training.average_last
+    )
     return found if same else None
 
 

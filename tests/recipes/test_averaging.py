@@ -51,6 +51,9 @@ def test_the_models_are_the_last_weights_and_their_two_averages(
         averaging.main([*command, "--seeds", "1", "2"])
     assert capsys.readouterr().out == printed
 
+    averaging.main([*command, "training.average_last=2", "--seeds", "1", "2"])
+    assert "the steps 3, 4." in capsys.readouterr().out
+
 
 def test_a_configuration_without_test_set_is_refused_before_training(command: list[str]):
     with pytest.raises(InputError, match=r"data\.test is empty"):
