@@ -421,9 +421,10 @@ class Training(Section):
     )
     optimizer: Literal["adam", "lion", "muon"] = Field(
         default="adam",
-        description="adam (§5.3); lion (Chen et al., 2023), which needs a third to a tenth of "
-        "Adam's learning rate; or muon (Jordan et al., 2024), which updates the weight matrices of "
-        "the layers, while Adam updates all other parameters with the same learning rate",
+        description="adam (§5.3); lion (Chen et al., 2023), whose authors recommend a third to "
+        "a tenth of Adam's learning rate; or muon (Jordan et al., 2024), which updates the weight "
+        "matrices of the layers, while Adam updates all other parameters with the same learning "
+        "rate",
     )
     label_smoothing: Probability = _paper(
         "training.label_smoothing",

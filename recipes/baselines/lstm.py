@@ -88,8 +88,8 @@ class LSTMTranslator(nn.Module):
         """Initializes all weights.
 
         Embeddings are initialized as in the Transformer. Matrices are sampled uniformly from
-        ±1/sqrt(D), as in torch. The biases of the forget gates are 1 (Jozefowicz et al., 2015); all
-        other biases are 0.
+        ±1/sqrt(D). The biases of the forget gates are 1 (Jozefowicz et al., 2015); all other biases
+        are 0.
         """
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.named_parameters():
