@@ -367,9 +367,9 @@ class Translator:
     ) -> list[list[Translation]]:
         """Returns up to `n_best` distinct translations of each sentence, best translation first.
 
-        If a source has k tokens, excluding EOS, its translation has at most
-        k + decoding.max_extra_length tokens, including EOS. The translation of a sentence without
-        text is `EMPTY`.
+        If a source has k tokens, excluding EOS, and its prefix has p tokens, the translation has at
+        most max(k, p) + decoding.max_extra_length tokens, including EOS. The translation of a
+        sentence without text is `EMPTY`.
 
         A text that exceeds `data.max_length` is split at sentence ends if possible, otherwise at
         spaces, and as a last resort between tokens. Symbols such as <2de> at the start of the text
@@ -469,12 +469,18 @@ class Translator:
             some[1:] = [each for each in some[1:] if len(unmet(terms, each.text)) <= best]
 
     def _terms(self, part: SearchInput, phrases: list[list[int]]) -> Terms:
-        """Returns as many terms, shortest first, as fit into a translation of maximum length."""
-        phrases = sorted(phrases, key=len)
+        """Returns as many terms, shortest first, as fit into a translation of maximum length.
+
+        Terms with tokens that are never generated, such as UNK, are omitted.
+        """
+        from nmt.decoding.beam_search import NEVER_GENERATED  # imports torch
+
+        never = {*NEVER_GENERATED, *self.search.untrained}
+        phrases = sorted((each for each in phrases if never.isdisjoint(each)), key=len)
         while sum(map(len, phrases)) >= self.search.limit(part) - len(part.prefix):
             phrases.pop()
-        stops = int(self._kinds.stops[part.tokens].sum())
-        return Terms(phrases, self._kinds, max(stops - 1, 0))
+        stops, forced = (int(self._kinds.stops[ids].sum()) for ids in (part.tokens, part.prefix))
+        return Terms(phrases, self._kinds, max(stops - 1, forced))
 
     @cached_property
     def _kinds(self) -> TokenKinds:

@@ -153,9 +153,10 @@ class TermBanks:
 
         Returns:
             Four arrays. The first three arrays have shape (b, 2 W). They contain log-probabilities,
-            parents and tokens, first of the W live hypotheses, and then of the hypotheses that end
-            at this step. The fourth array, `best`, has shape (b,). For each sentence, `best`
-            contains the highest log-probability among the live hypotheses with all required terms.
+            parents and tokens of the W live hypotheses and of the hypotheses that end at this step,
+            sorted together by descending log-probability. The fourth array, `best`, has shape (b,).
+            For each sentence, `best` contains the highest log-probability among the live hypotheses
+            with all required terms.
             If no live hypothesis of a sentence contains all required terms, `best` contains the
             highest log-probability among all live hypotheses of the sentence.
         """

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import ArgumentError, count
+from nmt.model.special_ids import UNK_ID
 
 _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s+|(?<=[。！？])""")
 
@@ -86,7 +87,8 @@ class Cutter:
         """Returns the token ids of n prefixes, which are all equal if `prefix` is a string.
 
         Raises:
-            ArgumentError: the number of prefixes is not n, or a prefix exceeds `max_part` tokens.
+            ArgumentError: the number of prefixes is not n, a prefix exceeds `max_part` tokens, or
+                the vocabulary lacks a character of a prefix.
         """
         texts = [prefix] * n if isinstance(prefix, str) else listed(prefix, "prefix")
         if len(texts) != n:
@@ -96,13 +98,19 @@ class Cutter:
                 count(n, "sentence"),
             )
         different = list(dict.fromkeys(texts))
-        ids = dict(zip(different, self.tokenizer.encode_batch(different), strict=True))
+        ids = dict(zip(different, self.tokenizer.encode_targets(different), strict=True))
         longest = max(map(len, ids.values()), default=0)
         if longest > self.max_part:
             raise ArgumentError(
                 "{prefix} has {} tokens, more than the maximum length of {}. Shorten it.",
                 longest,
                 self.max_part,
+            )
+        if unknown := [text for text in different if UNK_ID in ids[text]]:
+            raise ArgumentError(
+                "{prefix} {} contains a character that is not in the model's vocabulary. Remove "
+                "the character.",
+                unknown[0],
             )
         return [ids[text] for text in texts]
 

@@ -95,8 +95,8 @@ def analyze(
     assert tests.sources is not None
     words = words_of(counting)
     of_source = words_of({"target_language": found.config.data.source_language if found else None})
+    of_target = words_of({"target_language": counting.get("target_language")})
     sources = list(map(of_source, tests.sources))
-    ours, theirs = ([words(text) for text in side] for side in (translations, tests.references[0]))
     missing: list[str] = []
     frequencies = calibrated = None
     if found is None or translator is None:
@@ -104,6 +104,7 @@ def analyze(
     else:
         try:
             counts = training_counts(training_data(found), translator.tokenizer, words)
+            ours, theirs = ([*map(words, side)] for side in (translations, tests.references[0]))
             frequencies = by_word_frequency(ours, theirs, counts)
         except InputError as error:
             missing.append(f"word frequencies: {error.problems[0]}")
@@ -115,8 +116,8 @@ def analyze(
     return Analysis(
         sentences=len(translations),
         length_ratio=whole.sys_len / max(1, whole.ref_len),
-        translations=_faults(translations, tests.sources, ours, sources),
-        references=_faults(tests.references[0], tests.sources, theirs, sources),
+        translations=_faults(translations, tests.sources, of_target, sources),
+        references=_faults(tests.references[0], tests.sources, of_target, sources),
         by_source_length=by_source_length(translations, tests.references, sources, counting),
         by_word_frequency=frequencies,
         calibration=calibrated,
@@ -222,7 +223,7 @@ def training_counts(data: PreparedData, tokenizer: Tokenizer, words: Words) -> C
 def _faults(
     texts: Sequence[str],
     sources: Sequence[str],
-    words: Sequence[Sequence[str]],
+    words: Words,
     source_words: Sequence[Sequence[str]],
 ) -> Faults:
     pairs = [(text.strip(), source.strip()) for text, source in zip(texts, sources, strict=True)]
@@ -230,8 +231,8 @@ def _faults(
         empty=sum(not text and bool(source) for text, source in pairs),
         copies=sum(text == source != "" for text, source in pairs),
         repetitive=sum(
-            _repeats(each) >= _repeats(of_source) + _EXCESS
-            for each, of_source in zip(words, source_words, strict=True)
+            _repeats(words(text)) >= _repeats(of_source) + _EXCESS
+            for text, of_source in zip(texts, source_words, strict=True)
         ),
     )
 

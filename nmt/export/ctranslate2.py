@@ -95,7 +95,8 @@ def export_ctranslate2(
     symbols = [symbol for symbol in tokenizer.symbols if symbol not in never]
     original = about_model(model.directory, model.config)
     del original["examples"]  # example sentences for the microscope, which needs the original model
-    manifest.write(folder, KIND, {"target_symbols": symbols, "original": original})
+    facts = {"data_sha256": model.data_sha256, "target_symbols": symbols, "original": original}
+    manifest.write(folder, KIND, facts)
     return found
 
 

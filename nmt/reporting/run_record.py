@@ -16,13 +16,14 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from nmt.config import Config
 from nmt.errors import InputError, Note, count
-from nmt.evaluation.analysis import Analysis
+from nmt.evaluation.analysis import Analysis, training_data
 from nmt.evaluation.bleu import language_of
 from nmt.evaluation.contrastive import Contrastive, contrastive_accuracy, read_contrastive
 from nmt.evaluation.evaluate import evaluate
 from nmt.evaluation.paper_bleu import CONVENTIONS
 from nmt.reporting.chart import Point
 from nmt.reporting.info import info
+from nmt.runs.found_model import FoundModel
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
@@ -284,12 +285,24 @@ def _judge(file: Path, note: Note) -> Judge:
     )
 
 
+def _can_be_completed(kept: TestScores, run: RunDirectory, config: Config) -> bool:
+    """Returns whether word frequencies, which the saved analysis lacks, can be counted now."""
+    if kept.analysis.by_word_frequency is not None:
+        return False
+    try:
+        training_data(FoundModel(run.model, manifest.read(run.model, "model"), config))
+    except InputError:
+        return False
+    return True
+
+
 def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
     """Returns the scores of a run's finished model on the test set.
 
-    Saved scores are reused if they are undamaged, belong to the model and follow the current
-    conventions of paper BLEU. Otherwise, the test set is translated and scored again, and the new
-    scores are saved if the run directory is writable.
+    Saved scores are reused if they are undamaged, belong to the model, follow the current
+    conventions of paper BLEU, and contain the word frequencies or the training data is unavailable.
+    Otherwise, the test set is translated and scored again, and the new scores are saved if the run
+    directory is writable.
 
     Args:
         config: the run's configuration, which must specify a test set.
@@ -301,7 +314,8 @@ def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note
         if path.is_file():  # reading a pipe would block
             kept = TestScores.of_file(small_file(path, _MAX_TEST_BYTES))
             is_of_today = kept.scores.get("paper_bleu_convention") == convention
-            if kept.model_sha256 == model_sha256 and is_of_today:
+            is_of_model = kept.model_sha256 == model_sha256
+            if is_of_model and is_of_today and not _can_be_completed(kept, run, config):
                 return kept
     except (OSError, InputError, ValueError, RecursionError):
         pass  # missing or damaged scores are computed again

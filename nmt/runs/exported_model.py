@@ -111,7 +111,7 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
 
     content = manifest.read(path, KIND)
     manifest.verify(path, content)
-    kind, _, index = (device or "auto").partition(":")
+    kind, _, index = str(device or "auto").partition(":")
     has_gpu = kind != "cpu" and ctranslate2.get_cuda_device_count() > 0
     threads = 1 if has_gpu else _threads()
     try:

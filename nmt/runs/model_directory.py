@@ -58,6 +58,7 @@ class LoadedModel:
     step: int  # number of optimizer steps that the model was trained for
     directory: Path
     sha256: str  # hash of the files and manifest entries that determine translations
+    data_sha256: str  # hash of the training data
     target_symbols: Sequence[str] = ()  # symbols that occurred in the training targets
     shortlist: Shortlist | None = None  # None if the prepared data has no shortlist
 
@@ -116,7 +117,8 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
     used = [files.get(name) for name in (CONFIG, TOKENIZER, WEIGHTS, SHORTLIST)]
     return LoadedModel(
         opened.config, opened.tokenizer, opened.transformer.to(device).eval(), opened.step,
-        opened.directory, manifest.value_hash([used, symbols]), symbols, opened.shortlist,
+        opened.directory, manifest.value_hash([used, symbols]), opened.manifest["data_sha256"],
+        symbols, opened.shortlist,
     )  # fmt: skip
 
 

@@ -93,6 +93,7 @@ class _Original(_Form):
 
 
 class _Exported(_Manifest):
+    data_sha256: str
     target_symbols: list[str]
     original: _Original
 

@@ -149,7 +149,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
         found.append(
             f"The averaged model in {run.path} is worse ({name} {mean[by]:.3f}) than the best "
             f"checkpoint, step {best.step:,} ({name} {alone:.3f}). Use "
-            f"{run.checkpoint(best.step)}, train longer or average fewer checkpoints."
+            f"{run.checkpoint(best.step)}, train longer, or average the weights of fewer steps."
         )
     return found
 

@@ -194,6 +194,12 @@ def test_a_term_that_is_there_changes_nothing(translator):
     assert translator.translate(TEXTS[:2], glossary=words) == free
 
 
+@pytest.mark.parametrize("prefix", ["Nr. 1", "Dr. Müller!"])
+def test_a_term_follows_a_prefix_with_an_abbreviation(translator, prefix):
+    found = translator.translate(TEXTS[0], glossary={"book": "Zeitung"}, prefix=prefix)
+    assert not found.unmet_terms and found.text.startswith(prefix)
+
+
 def test_neighbours_change_nothing(translator):
     options = SearchOptions(glossary=TERMS, beam=3, n_best=2)
 

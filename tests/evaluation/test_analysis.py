@@ -127,6 +127,8 @@ def test_length_ratio_and_faults_by_hand():
     # times and twice. In the reference, "x x x x" occurs twice, which is not enough.
     assert found.translations == Faults(empty=1, copies=1, repetitive=2)
     assert found.references == Faults(empty=0, copies=2, repetitive=0)
+    by_character = analyze(translations, TestSet(sources, [references], ""), {"tokenize": "char"})
+    assert by_character.translations == found.translations
     assert found.length_ratio == (0 + 1 + 6 + 16 + 0 + 2) / (2 + 1 + 5 + 8 + 0 + 1)
     assert found.missing == ["word frequencies and calibration: no model was given"]
     assert "Not computed: word frequencies" in analysis_tables(found)[-1].as_text()

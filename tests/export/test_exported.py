@@ -198,13 +198,15 @@ def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_pa
     ):
         assert main(command) == 3
         assert "a model for CTranslate2" in capsys.readouterr().err
-    with pytest.raises(InputError, match="CTranslate2 cannot load"):
-        Translator.load(out, device="nowhere")
+    for device in ("nowhere", 3):
+        with pytest.raises(InputError, match="CTranslate2 cannot load"):
+            Translator.load(out, device=device)
     weights = (out / "model.bin").read_bytes()
     (out / "model.bin").write_bytes(weights[:-1] + b"!")
     with pytest.raises(NoModelError, match="but the manifest lists"):
         Translator.load(out)
     described = manifest.read(out, "ctranslate2")
+    assert described["data_sha256"] == manifest.read(tmp_path / "model", "model")["data_sha256"]
     (out / "model.bin").write_bytes(b"damaged")
     manifest.rewrite(out, described | {"files": manifest.sizes_and_hashes(out)})
     with pytest.raises(NoModelError, match=r"CTranslate2 cannot load .* Export the model again"):

@@ -14,7 +14,7 @@ from nmt.cli import main
 from nmt.data.layout import one_per_row
 from nmt.decoding.score import log_probabilities
 from nmt.demo_language.corpus import demo_pairs
-from nmt.errors import InputError, NoModelError
+from nmt.errors import ArgumentError, InputError, NoModelError
 from nmt.export import check
 from nmt.export.marian_import import import_marian
 from nmt.runs.model_directory import load_model
@@ -131,6 +131,26 @@ def test_logits_and_scores_are_those_of_marian(ours: Translator, theirs):
     logits = ours.transformer.logits(ours.transformer(batch.src, batch.tgt_in))[0]
     wanted = logits.log_softmax(-1).gather(1, batch.tgt_out[0, :, None])[:, 0]
     torch.testing.assert_close(torch.tensor(scores), wanted.detach(), atol=1e-4, rtol=0)
+
+
+def test_a_prefix_is_split_as_a_target(ours: Translator, theirs):
+    tokenizer, model = theirs
+    for source, target in UNSEEN[:8]:
+        with torch.inference_mode():
+            after = logits_of(model, ours, tokenizer, source, target)[-1]
+            after[1] = -torch.inf  # UNK is never generated
+        expected = [2 + i for i in after.topk(5).indices.tolist()]
+        assert [each.token for each in ours.next_tokens(source, target, k=5)] == expected
+    with pytest.raises(ArgumentError, match="prefix 中文 contains a character that is not in"):
+        ours.translate("x", prefix="中文")
+
+
+def test_a_term_that_cannot_be_generated_does_not_disturb_the_others(ours: Translator):
+    text, possible = "The man reads a book.", {"book": "der Mann"}
+    alone = ours.translate(text, glossary=possible)
+    assert not alone.unmet_terms
+    both = ours.translate(text, glossary=possible | {"man": "中文"})
+    assert both.unmet_terms == [("man", "中文")] and both.text == alone.text
 
 
 def test_scores_in_bf16_include_the_bias(imported: Path, ours: Translator):

@@ -28,6 +28,7 @@ from nmt.reporting.report import render, report
 from nmt.reporting.run_record import RunRecord, TestScores, read_runs
 from nmt.reporting.samples import samples
 from nmt.reporting.tables import cleaning_tables, cost_table, settings_tables
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.train import train
@@ -180,6 +181,22 @@ def test_a_damaged_analysis_is_computed_again(run: Path, value: str):
     _, said = page_of(run)
     assert any("ranslating the test set" in line for line in said)
     assert json.loads(path.read_text())["analysis"] == whole
+
+
+def test_word_frequencies_are_counted_once_the_training_data_is_back(run: Path):
+    path = run / "evaluation/test.json"
+    whole = json.loads(path.read_text())
+    less = whole["analysis"] | {"by_word_frequency": None, "missing": ["word frequencies: gone"]}
+    keep(path, whole | {"analysis": less})
+    data = Path(RunDirectory(run).settings().data.directory)
+    data.rename(away := data.with_name("away"))
+    try:
+        _, said = page_of(run)
+        assert not any("ranslating the test set" in line for line in said)
+    finally:
+        away.rename(data)
+    page_of(run)
+    assert json.loads(path.read_text())["analysis"] == whole["analysis"]
 
 
 def test_text_is_never_markup(run: Path):
