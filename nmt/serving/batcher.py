@@ -160,10 +160,11 @@ class Batcher:
             self._changed.notify_all()
         for work in dropped:
             work.future.cancel()
-        for process in [*self._processes]:
-            process.end()
         for thread in self._threads:
-            thread.join()
+            while thread.is_alive():
+                for process in [*self._processes]:  # one of them may only just have started
+                    process.end()
+                thread.join(0.1)
 
     @property
     def is_ready(self) -> bool:

@@ -14,6 +14,7 @@ from nmt.serving.alternatives import alternatives as found_alternatives
 from nmt.serving.doubt import doubts
 from nmt.serving.inside import Details, details
 from nmt.serving.libretranslate import directions, language_name
+from nmt.serving.model_process import EndedError
 from nmt.serving.requests import (
     answer,
     batcher_of,
@@ -99,14 +100,24 @@ async def model(request: Request) -> Response:
 async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
     """Returns the text that the web page shows when the page is opened, and its translation.
 
-    Returns None if `text` is None or cannot be translated.
+    Returns None if `text` is None or this server cannot translate it.
+
+    Raises:
+        EndedError, HTTPException: the text was not translated, but a later request may succeed. For
+            example, the client disconnected.
     """
     if text is None:
         return None
     question = TranslateQuestion.model_validate({"text": text, "document": True})
     try:
         [translation] = await _translations(request, question)
-    except (InputError, HTTPException):  # for example, the sentence exceeds this server's limits
+    except EndedError:
+        raise
+    except InputError:
+        return None
+    except HTTPException as error:
+        if error.status_code != 400:  # 400: for example, the sentence exceeds this server's limits
+            raise
         return None
     return {"text": text, "translation": translation}
 

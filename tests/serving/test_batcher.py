@@ -358,6 +358,37 @@ def test_a_lone_request_has_all_cores():
     batched(both[0], scene, others=both[1:], kind=Sharing)
 
 
+class Late(Here):
+    """A process that cannot be killed before it has started, and then loads until it is killed."""
+
+    def __init__(self):
+        super().__init__(Shouting())
+        self.has_started, self.was_killed = threading.Event(), threading.Event()
+
+    def start(self):
+        self.has_started.wait(PATIENCE_S)
+        self.was_killed.wait(PATIENCE_S)
+        raise EndedError
+
+    def end(self):
+        if self.has_started.is_set():
+            self.was_killed.set()
+        self.has_started.set()
+
+
+def test_a_process_that_starts_during_the_end_is_killed():
+    async def scene():
+        late = Late()
+        batcher = Batcher([lambda: late], 5)
+        batcher.start()
+        while not batcher._processes:
+            await asyncio.sleep(0.001)
+        batcher.stop()
+        assert late.was_killed.is_set()
+
+    asyncio.run(scene())
+
+
 class Mortal(Here):
     """A process that ends when it gets a certain word."""
 

@@ -9,16 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fastapi import HTTPException
 
 from nmt.decoding.beam_search import length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation
 from nmt.reporting.info import info
+from nmt.serving import routes
 from nmt.serving.about import about
 from nmt.serving.alternatives import alternatives
 from nmt.serving.doubt import doubts
 from nmt.serving.examples import examples
 from nmt.serving.microscope import inspect, search_tree
+from nmt.serving.model_process import EndedError
 from nmt.storage import manifest
 from nmt.translator import Translator
 from recipes.page_examples import choose
@@ -134,6 +137,21 @@ def test_what_a_model_is(run, translator):
         assert [told["opening"]["translation"]] == ask(port, "/api/translate", question)[1][
             "translations"
         ]
+
+
+def test_an_opening_that_was_not_translated_is_translated_later(translator, monkeypatch):
+    translate, errors = routes._translations, [EndedError(), HTTPException(503, "busy")]
+
+    async def at_the_third_request(*question):
+        if errors:
+            raise errors.pop()
+        return await translate(*question)
+
+    monkeypatch.setattr(routes, "_translations", at_the_third_request)
+    with served(translator) as port:
+        answers = [ask(port, "/api/model") for _ in range(4)]
+    assert [status for status, _ in answers] == [503, 503, 200, 200]
+    assert answers[2][1]["opening"] and answers[2] == answers[3]
 
 
 def test_examples_show_what_they_promise(run, capsys):
