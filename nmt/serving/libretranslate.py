@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
@@ -14,7 +13,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation
 from nmt.documents.markup import Markup
-from nmt.errors import InputError
+from nmt.serving.limits import MAX_BEAM
 from nmt.serving.requests import (
     aside,
     batcher_of,
@@ -50,7 +49,7 @@ class TranslateQuestion(BaseModel):
     source: str = Field(description="language code, or auto")
     target: str
     format: str = Field("text", description="text or html")
-    alternatives: int = Field(0, ge=0)
+    alternatives: int = Field(0, ge=0, le=MAX_BEAM - 1)
 
 
 class DetectQuestion(BaseModel):
@@ -59,26 +58,21 @@ class DetectQuestion(BaseModel):
     q: str | list[str]
 
 
-@lru_cache(maxsize=1)
-def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """Returns the translation directions of a model.
+def directions(request: Request) -> dict[str, dict[str, str]]:
+    """Returns the translation directions of the served model.
 
     Returns:
         A dictionary that maps each source language to a dictionary of its target languages. The
         inner dictionary maps each target language to the tag that every source sentence must begin
         with. A tag is a symbol and a space, such as "<2de> ", or "" if no symbol is needed.
     """
+    model = batcher_of(request).model
+    symbols, target = model.tokenizer.symbols, model.config.data.target_language
     tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
     if len(tags) < 2:
-        return {source: {target: f"{tags[target]} " if target in tags else ""}}
+        tag = f"{tags[target]} " if target in tags else ""
+        return {model.config.data.source_language: {target: tag}}
     return {code: {to: f"{symbol} " for to, symbol in tags.items() if to != code} for code in tags}
-
-
-def directions(request: Request) -> dict[str, dict[str, str]]:
-    """Returns the translation directions of the served model, in the format of `_directions`."""
-    model = batcher_of(request).model
-    data = model.config.data
-    return _directions(data.source_language, data.target_language, tuple(model.tokenizer.symbols))
 
 
 @router.post("/translate", openapi_extra=described(TranslateQuestion, form=True))
@@ -106,8 +100,6 @@ async def translate(request: Request) -> Response:
             f"Supported target languages: {', '.join(known[source])}.",
         )
     wanted = 1 + question.alternatives
-    if wanted > limits_of(request).n_best:
-        raise HTTPException(400, f"alternatives must be at most {limits_of(request).n_best - 1}.")
     model = batcher_of(request).model
     options = SearchOptions(
         n_best=wanted, beam=wanted if wanted > model.config.decoding.beam else None
@@ -150,14 +142,7 @@ async def _around_tags(
 
 
 def _documents(texts: list[str], tokenizer: Tokenizer, language: str) -> list[Markup]:
-    try:
-        return [Markup(text, tokenizer, language) for text in texts]
-    except InputError:
-        raise
-    except ValueError:
-        raise HTTPException(
-            400, "q is not valid HTML. Correct it, or set format to text."
-        ) from None
+    return [Markup(text, tokenizer, language) for text in texts]
 
 
 def _written(documents: list[Markup], translations: list[list[Translation]]) -> list[list[str]]:

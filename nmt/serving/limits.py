@@ -1,9 +1,12 @@
 """Defines the limits on requests and on the length of the request queue.
 
-`requests.py` enforces the limits on requests, and `batcher.py` enforces the limit on the queue.
+`requests.py` enforces the limits on requests, and `batcher.py` enforces the limit on the queue. The
+fields of requests have further limits.
 """
 
 from dataclasses import dataclass
+
+MAX_BEAM = 16  # also the maximum number of translations per text
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,6 @@ class Limits:
     body_bytes: int = 1_000_000
     texts: int = 256  # per request
     characters: int = 20_000  # total of all texts in a request
-    beam: int = 16
-    n_best: int = 16
-    next_tokens: int = 100
-    alternatives: int = 20  # per request; each alternative requires a search
     arrival_s: float = 10.0  # time from the first to the last byte of a request
     answer_s: float = 60.0  # time from the last byte of a request to its response
     shutdown_s: float = 30.0  # time to answer accepted requests before the server stops

@@ -3,7 +3,7 @@
 Responses are long, so they are serialized to JSON in the model process, not in the event loop.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -11,15 +11,9 @@ from pydantic import Field
 
 from nmt.errors import InputError
 from nmt.serving.inside import microscope
-from nmt.serving.requests import (
-    answer,
-    batcher_of,
-    check_texts,
-    described,
-    limits_of,
-    parsed,
-)
-from nmt.serving.routes import Question, at_most
+from nmt.serving.limits import MAX_BEAM
+from nmt.serving.requests import answer, batcher_of, check_texts, described, parsed
+from nmt.serving.routes import Question
 
 router = APIRouter(prefix="/api")
 
@@ -38,7 +32,7 @@ class SearchQuestion(Question):
     """The body of an /api/search request."""
 
     text: str = Field(description="one sentence")
-    beam: Annotated[int, Field(ge=1)] | None = Field(None, description="beam size")
+    beam: int | None = Field(None, ge=1, le=MAX_BEAM, description="beam size")
     length_penalty: float | None = Field(None, ge=0, le=100)
     prefix: str = Field("", description="prefix of the translation")
 
@@ -67,7 +61,6 @@ async def searched(request: Request) -> Response:
     """Returns all hypotheses that beam search compares when it translates a sentence."""
     question = await parsed(request, SearchQuestion)
     check_texts(request, question.text, question.prefix)
-    at_most("beam", question.beam or 1, limits_of(request).beam)
     return await _answer(request, "search_tree", question)
 
 

@@ -1,7 +1,7 @@
 """Implements nmt's own API, which returns translations with scores and other details."""
 
 from operator import methodcaller
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
@@ -14,6 +14,7 @@ from nmt.serving.alternatives import alternatives as found_alternatives
 from nmt.serving.doubt import doubts
 from nmt.serving.inside import Details, details
 from nmt.serving.libretranslate import directions, language_name
+from nmt.serving.limits import MAX_BEAM
 from nmt.serving.model_process import EndedError
 from nmt.serving.requests import (
     answer,
@@ -27,8 +28,6 @@ from nmt.serving.requests import (
 from nmt.serving.translating import TranslatedText, translated
 
 router = APIRouter(prefix="/api")
-
-Count = Annotated[int, Field(ge=1)]
 
 _ENGLISH = "The old man who lives here reads a good book."  # for a model without a test set
 
@@ -45,8 +44,8 @@ class TranslateQuestion(Question):
     text: str | None = None
     texts: list[str] | None = None
     document: bool = Field(False, description="split lines into sentences")
-    beam: Count | None = Field(None, description="beam size; 1 is greedy search")
-    n_best: Count = Field(1, description="number of translations per text")
+    beam: int | None = Field(None, ge=1, le=MAX_BEAM, description="beam size; 1 is greedy search")
+    n_best: int = Field(1, ge=1, le=MAX_BEAM, description="number of translations per text")
     length_penalty: float | None = Field(None, ge=0, le=100)
     prefix: str = Field("", description="prefix of each translation")
     glossary: dict[str, str] = Field(
@@ -67,13 +66,14 @@ class NextTokensQuestion(Question):
 
     text: str
     prefix: str = Field("", description="the translation so far")
-    k: Count = Field(10, description="number of tokens")
+    k: int = Field(10, ge=1, le=100, description="number of tokens")
 
 
 class AlternativesQuestion(NextTokensQuestion):
     """The body of an /api/alternatives request."""
 
     target: str = Field("", description="the current translation")
+    k: int = Field(10, ge=1, le=20, description="number of words; each word requires a search")
 
 
 @router.get("/model")
@@ -133,9 +133,6 @@ async def _translations(request: Request, question: TranslateQuestion) -> list[d
     texts = [question.text] if question.text is not None else question.texts or []
     terms = [text for term in question.glossary.items() for text in term]
     check_texts(request, *texts, question.prefix, *terms, number=len(texts))
-    limits = limits_of(request)
-    at_most("beam", question.beam or 1, limits.beam)
-    at_most("n_best", question.n_best, limits.n_best)
     options = SearchOptions(
         beam=question.beam, n_best=question.n_best, length_penalty=question.length_penalty,
         glossary=question.glossary or None,
@@ -155,7 +152,6 @@ async def next_tokens(request: Request) -> Response:
     """Returns the most likely next tokens of a translation."""
     question = await parsed(request, NextTokensQuestion)
     check_texts(request, question.text, question.prefix)
-    at_most("k", question.k, limits_of(request).next_tokens)
     call = methodcaller("next_tokens", question.text, question.prefix, question.k)
     tokens = await answer(request, batcher_of(request).call(call))
     return json_response(
@@ -173,16 +169,9 @@ async def alternatives(request: Request) -> Response:
     """Returns the most likely words that can follow a prefix of a sentence's translation."""
     question = await parsed(request, AlternativesQuestion)
     check_texts(request, question.text, question.prefix, question.target)
-    at_most("k", question.k, limits_of(request).alternatives)
     asked = (question.text, question.prefix, question.target, question.k)
     work = batcher_of(request).call(found_alternatives, *asked)
     return json_response({"alternatives": await answer(request, work)})
-
-
-def at_most(name: str, value: int, limit: int) -> None:
-    """Raises HTTPException with status 400 if the value of a field exceeds this server's limit."""
-    if value > limit:
-        raise HTTPException(400, f"{name} must be at most {limit} on this server.")
 
 
 async def _details(

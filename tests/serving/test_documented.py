@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nmt.serving.limits import Limits
+from nmt.serving.limits import MAX_BEAM, Limits
 from nmt.translator import Translator
 from tests.fixtures.make import TRAINED
 from tests.manual import ROOT
@@ -43,12 +43,11 @@ def test_documented_bounds_are_the_defaults():
     limits = Limits()
     for bound in (
         f"{limits.texts} texts", f"{limits.characters:,} characters",
-        f"`beam` at most {limits.beam}; `n_best` at most `beam`",
-        f"`k` at most {limits.next_tokens} (`/api/next_tokens`)",
+        f"`beam` at most {MAX_BEAM}; `n_best` at most `beam`",
+        f"`alternatives` at most {MAX_BEAM - 1} (`/translate`)",
         f"incomplete {limits.arrival_s:g} s after the server began to read it",
         f"{limits.body_bytes:,} bytes", f"within {limits.answer_s:g} s",
         f"finished within {limits.shutdown_s:g} s", f"(default: {limits.queue})",
         f"{limits.connections:,} connections may be open",
     ):  # fmt: skip
         assert bound in " ".join(TEXT.split())
-    assert limits.beam == limits.n_best
