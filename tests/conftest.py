@@ -46,11 +46,13 @@ def one_thread():
 @pytest.fixture(scope="session", autouse=True)
 def little_work():
     """Makes tiny runs faster: data is prepared without worker processes, as starting them takes
-    longer, and validations write a single pixel, because matplotlib takes a third of the time.
+    longer, validations write a single pixel, because matplotlib takes a third of the time, and
+    files are not flushed to disk, which only a power failure could notice.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "default_processes", lambda: 1)
         patch.setattr(validation, "write_png", one_pixel)
+        patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 

@@ -42,7 +42,7 @@ def adjective(word: str):
 
 @pytest.fixture(scope="module")
 def splits() -> dict[str, list[DemoPair]]:
-    sizes = {"train": 30_000, "validation": 500, "test": 500}
+    sizes = {"train": 12_000, "validation": 500, "test": 500}
     return {split: list(demo_pairs(size, 1, split)) for split, size in sizes.items()}
 
 

@@ -309,7 +309,7 @@ def test_deep_and_long_markup_keeps_its_tags(text: str, form: str):
 @pytest.mark.parametrize("form", ["html", "xml"])
 def test_hostile_markup_ends(text: str, form: str):
     """A scanner with quadratic running time would need minutes."""
-    text *= 500_000 // len(text)
+    text *= 100_000 // len(text)
     assert html.unescape(marked_up(text, form)).upper() == text.upper()
 
 

@@ -25,6 +25,7 @@ from nmt.storage.names import TOKENIZER
 from nmt.translator import Translator
 from recipes.speed.clock import Clock
 from recipes.speed.text import EXPORTED, Run
+from tests.conftest import make_settings
 from tests.export.test_export import EQUAL_HEADS, LEARNED, PRE, export, saved
 from tests.fixtures.make import TRAINED, copied
 from tests.manual import ROOT
@@ -49,12 +50,19 @@ sys.exit(main(["translate", *sys.argv[1:]]))
 """
 
 
-@pytest.fixture(params=[EQUAL_HEADS, LEARNED], ids=str)
-def both(request, settings, tmp_path: Path) -> tuple[Translator, Translator]:
-    model = saved(settings(**request.param, **LIMITS), tmp_path / "model")
-    assert export(model, "ctranslate2", tmp_path / "out") == 0
-    theirs = Translator.load(tmp_path / "out", device="cpu")
-    return Translator.load(model, device="cpu"), theirs
+@pytest.fixture(scope="module", params=[EQUAL_HEADS, LEARNED], ids=str)
+def exported(request, tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a random model and its export."""
+    folder = tmp_path_factory.mktemp("exported")
+    config = make_settings(tiny_data, folder, **request.param, **LIMITS)
+    assert export(saved(config, folder / "model"), "ctranslate2", folder / "out") == 0
+    return folder
+
+
+@pytest.fixture
+def both(exported: Path) -> tuple[Translator, Translator]:
+    ours, theirs = (Translator.load(exported / name, device="cpu") for name in ("model", "out"))
+    return ours, theirs
 
 
 def test_greedy_translations_are_the_models_own(both):
