@@ -1,4 +1,8 @@
-"""Fixtures for all tests: small prepared data, a small configuration, one thread, no GPU."""
+"""Fixtures for all tests: small prepared data, a small configuration, one thread, no GPU.
+
+Fixtures import torch and nmt late, because pytest-xdist's main process, which runs no tests, waits
+for this module before it starts its workers.
+"""
 
 import os
 
@@ -10,19 +14,18 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # `tests.gpus` makes GPUs visible to so
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from nmt.config import Config, validate
-from nmt.data import workers
-from nmt.data.prepare import prepare
-from nmt.training import validation
 from tests.tiny import one_pixel, tiny_settings
 
-Settings = Callable[..., Config]
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+Settings = Callable[..., "Config"]
 
 # no deadlines, because the machine may be slow; derandomized, so that all machines run the same
 # examples
@@ -37,6 +40,8 @@ def one_thread():
     """Uses one thread, because tiny matrices on many threads are slow if other processes use the
     cores.
     """
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -49,6 +54,9 @@ def little_work():
     longer, validations write a single pixel, because matplotlib takes a third of the time, and
     files are not flushed to disk, which only a power failure could notice.
     """
+    from nmt.data import workers
+    from nmt.training import validation
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "default_processes", lambda: 1)
         patch.setattr(validation, "write_png", one_pixel)
@@ -59,18 +67,23 @@ def little_work():
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory whose data/ holds the prepared data of `tiny_settings`."""
+    from nmt.config import validate
+    from nmt.data.prepare import prepare
+
     directory = tmp_path_factory.mktemp("tiny")
     config = validate(tiny_settings(directory), {}, "tiny")
     prepare(config, note=lambda line: None)
     return directory
 
 
-def make_settings(data: Path, folder: Path, **changes) -> Config:
+def make_settings(data: Path, folder: Path, **changes) -> "Config":
     """Returns a configuration that uses the prepared data in `data` and the run directory in
     `folder`.
 
     Keyword arguments are dotted keys with two underscores for the dot: training__max_steps=3.
     """
+    from nmt.config import validate
+
     content = tiny_settings(data)
     content["training"]["run_directory"] = str(folder / "run")
     for key, value in changes.items():
