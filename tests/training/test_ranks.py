@@ -303,27 +303,16 @@ def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, tmp_path):
     assert "lost rank 1 of 2" in ours[0]
 
 
-def test_r8_a_halted_rank_is_given_up_after_the_time_out(settings, tmp_path):
-    # longer than the delay of a rank that is merely slow
-    config = settings(**TWO, training__process_group_timeout_s=8)
-    faults = {0: soon_given_up, 1: at_step(2, send(signal.SIGSTOP))}
-    children = train_on(2, config, tmp_path / "a", faults)
-    assert children[0].wait() == 2
-    children[1].process.kill()
-    assert children[1].wait() == -signal.SIGKILL
-    assert "lost rank 1 of 2" in children[0].said
-    assert "Traceback" not in children[0].said
-
-
 def soon_given_up() -> None:
     """Shortens the wait for a report, because a halted rank sends none."""
     peers._LAST_WORDS_S = 1.0
 
 
-def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validate_or_save(
-    settings, tmp_path
-):
-    """As with NCCL, GPUs that wait for the lost rank never finish, and cannot be interrupted."""
+def test_r8_a_rank_is_killed_or_halted_while_others_compute_validate_or_save(settings, tmp_path):
+    """A halted rank is given up after the timeout.
+
+    As with NCCL, GPUs that wait for the lost rank never finish, and cannot be interrupted.
+    """
     # the result of step 6, which is read during step 7, never comes
     stuck = all_of(gpu(finishes_until=5), soon_given_up, _guardless)
     kill = send(signal.SIGKILL)
@@ -342,8 +331,11 @@ def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validat
                         training__micro_batches=3, training__log_every=100),
         "held": begun("held", 2, {0: all_of(gpu(finishes_until=6), held(7)),
                                   1: all_of(gpu(), at_step(7, kill))}),
+        # the timeout is longer than the delay of a rank that is merely slow
         "halted": begun("halted", 2, {0: stuck, 1: halted},
                         training__process_group_timeout_s=8, training__log_every=100),
+        "on CPUs": begun("on CPUs", 2, {0: soon_given_up, 1: at_step(2, send(signal.SIGSTOP))},
+                         training__process_group_timeout_s=8),
         "validating": begun("validating", 2,
                             {0: gpu(10), 1: all_of(gpu(), before("loop.validate", kill))}),
         "saving": begun("saving", 2, {0: all_of(gpu(5), slow_saving),
