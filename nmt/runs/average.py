@@ -91,11 +91,11 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     return steps
 
 
-def finished_step(own: RunIdentity) -> int | None:
-    """Returns the step of a run's finished model, or None if the run has no valid one."""
+def finished_model(own: RunIdentity) -> OpenedModel | None:
+    """Returns a run's finished model, or None if the run has no valid one."""
     model = own.directory.model
     try:
-        return open_in_run(own, model, manifest.read(model, "model")).step
+        return open_in_run(own, model, manifest.read(model, "model"))
     except InputError:
         return None
 

@@ -8,7 +8,7 @@ from nmt.cpu_memory import keep_freed_memory
 from nmt.data.plan import epoch_size
 from nmt.errors import InputError, Note
 from nmt.runs import checkpoint as checkpoints
-from nmt.runs.average import finished_step
+from nmt.runs.average import finished_model
 from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.run_directory import RunDirectory
 from nmt.training.begin import Run, Training, begin_training, open_run
@@ -51,11 +51,11 @@ def train(config: Config, note: Note) -> Path:
         run = open_run(config, directory, ranks, note)
         start = checkpoints.newest(run.identity, note)
         ranks.refuse_different(start.step if start else 0, f"checkpoints in {directory}")
-        if start is None and (step := finished_step(run.identity)):
+        if start is None and (finished := finished_model(run.identity)):
             raise InputError(
-                f"{directory} has a finished model from step {step}, but no checkpoint to continue "
-                f"from. To train a new model, choose another training.run_directory, or remove "
-                f"{directory.model}."
+                f"{directory} has a finished model from step {finished.step}, but no checkpoint to "
+                f"continue from. To train a new model, choose another training.run_directory, or "
+                f"remove {directory.model}."
             )
         if not (start and _is_finished(run, start, note)):
             if ranks.is_main:
@@ -67,12 +67,16 @@ def train(config: Config, note: Note) -> Path:
 def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
     """Returns whether the run has ended and its finished model exists.
 
+    If `training.average_last` or `training.finished_model` has been changed since the finished
+    model was written, returns False, so that the model is written again.
+
     Raises:
         InputError: the run has taken more steps than `training.max_steps`, but is not finished.
     """
     step, state, settings = start.step, start.state, run.config.training
     end = end_of(settings, step, state.best, state.elapsed_s)
-    if end and finished_step(run.identity) == step:
+    finished = finished_model(run.identity)
+    if end and finished and finished.step == step and _means(finished.config) == _means(run.config):
         trained = f"{state.elapsed_s / 3600:.4g} (the run has been trained for that many hours)"
         than = trained if end == "max_hours" else "in that run"
         note(
@@ -87,6 +91,11 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
             "higher to continue."
         )
     return False
+
+
+def _means(config: Config) -> tuple[object, ...]:
+    """Returns the settings that determine which weights become the finished model."""
+    return config.training.average_last, config.training.finished_model
 
 
 def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) -> None:

@@ -85,6 +85,22 @@ def test_r4_a_run_made_longer_goes_on_as_if_it_had_been_so_from_the_start(
     assert fingerprint(directory, 12) == fingerprint(straight, 12)
 
 
+def test_another_mean_is_computed_from_the_checkpoints_of_a_finished_run(settings, tmp_path):
+    folder = str(tmp_path / "mean")
+    few, all_ = (
+        settings(training__run_directory=folder, training__finished_model="average",
+                 training__average_last=last)
+        for last in (2, 3)
+    )  # fmt: skip
+    steps = []
+    for config in (few, all_, few):
+        directory, _ = run(config)
+        steps.append(manifest.read(directory / "model", "model")["averaged_steps"])
+    assert steps == [[8, 12], [4, 8, 12], [8, 12]]
+    assert max(each.name for each in (directory / "checkpoints").iterdir()) == "step-00000012"
+    assert "Nothing to do" in run(few)[1][-1]
+
+
 def test_r4_a_finished_run_has_nothing_to_do(settings, straight: Path):
     def times() -> dict[Path, int]:
         files = [path for path in straight.rglob("*") if path.is_file()]
