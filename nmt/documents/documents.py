@@ -12,7 +12,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation, combine
 from nmt.documents.cutting import listed
-from nmt.documents.passages import Passage, Progress, Translates, later
+from nmt.documents.passages import Passage, Progress, Translates, later, translate_passages
 from nmt.errors import ArgumentError, count
 
 # byte order marks, and white space other than line breaks
@@ -92,11 +92,5 @@ def translate_documents(
             count(len(prefixes), "string"),
             count(len(texts), "document"),
         )
-    sentences = [sentence for document in documents for sentence in document.sentences]
-    forced = [
-        "" if place else first
-        for document, first in zip(documents, prefixes, strict=True)
-        for place in range(len(document.sentences))
-    ]
-    best = iter(translator.n_best(sentences, options, prefix=forced, progress=progress))
-    return [document.joined([next(best) for _ in document.sentences]) for document in documents]
+    found = translate_passages(translator, documents, options, prefixes=prefixes, progress=progress)
+    return [document.joined(best) for document, best in zip(documents, found, strict=True)]

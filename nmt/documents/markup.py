@@ -19,7 +19,7 @@ from nmt.decoding.translation import Term, Translation
 from nmt.documents.cutting import listed
 from nmt.documents.doubtful import is_doubtful
 from nmt.documents.markup_tokens import Token, raw_of, tokens_of, unescaped, words_of
-from nmt.documents.passages import Passage, Translates
+from nmt.documents.passages import Passage, Translates, translate_passages
 from nmt.documents.tags import Element, Point, place
 
 Form = Literal["html", "xml"]
@@ -257,5 +257,8 @@ def translate_markup(
     aligned = SearchOptions.of(options, {"align": True, "n_best": 1})
     language = translator.config.data.source_language
     parsed = [Markup(text, translator.tokenizer, language, form) for text in listed(texts, "texts")]
-    found = iter(translator.n_best([s for each in parsed for s in each.sentences], aligned))
-    return [each.written([next(found)[0] for _ in each.sentences]) for each in parsed]
+    found = translate_passages(translator, parsed, aligned)
+    return [
+        markup.written([best[0] for best in each])
+        for markup, each in zip(parsed, found, strict=True)
+    ]

@@ -30,6 +30,14 @@ class Translates(Protocol):
         """See `Translator.n_best`."""
 
 
+class HasSentences(Protocol):
+    """A text that has been split into sentences."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """The sentences to translate, in the order of the text."""
+
+
 class Passage:
     """A text to translate, which is a line, a paragraph, or a part of a long line.
 
@@ -101,7 +109,7 @@ def words_before(text: str) -> int:
 
 def translate_passages(
     translator: Translates,
-    passages: Sequence[Passage],
+    passages: Sequence[HasSentences],
     options: SearchOptions | None = None,
     *,
     prefixes: Sequence[str] | None = None,
@@ -110,6 +118,7 @@ def translate_passages(
     """Translates the sentences of all passages in a single call of `Translator.n_best`.
 
     Args:
+        passages: passages, or objects that consist of several passages.
         prefixes: one prefix per passage, which applies to the first sentence of the passage. If
             `prefixes` is None, no prefixes are used.
         progress: see `Translator.n_best`.
@@ -117,13 +126,14 @@ def translate_passages(
     Returns:
         One list per passage, which contains the n-best list of each of the passage's sentences.
     """
-    sentences = [sentence for passage in passages for sentence in passage.sentences]
+    of_passages = [passage.sentences for passage in passages]
+    sentences = [sentence for each in of_passages for sentence in each]
     forced: str | list[str] = ""
     if prefixes is not None:
         forced = [
             "" if place else prefix
-            for passage, prefix in zip(passages, prefixes, strict=True)
-            for place in range(len(passage.sentences))
+            for each, prefix in zip(of_passages, prefixes, strict=True)
+            for place in range(len(each))
         ]
     found = iter(translator.n_best(sentences, options, prefix=forced, progress=progress))
-    return [[next(found) for _ in passage.sentences] for passage in passages]
+    return [[next(found) for _ in each] for each in of_passages]
