@@ -184,6 +184,10 @@ class _Ids:
         """Returns the token ids that each text consists of."""
         return [[int(word) for word in text.split()] for text in texts]
 
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the token ids that each text consists of."""
+        return self.encode_batch(texts)
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns each id as a string."""
         return list(map(str, ids))
