@@ -123,6 +123,14 @@ def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
         del order[-size:]
 
 
+def packed(pairs: Sequence[TokenPair], capacity: int) -> Batch:
+    """Packs pairs into rows of `capacity` tokens per side, starting with the longest pairs.
+
+    If a pair is longer than `capacity`, all rows are as long as the longest pair.
+    """
+    return pack(pairs, Shape(capacity, capacity)).to(torch.device("cpu"))
+
+
 def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -> HostBatch:
     """Packs pairs into tensors of the given shape with the first-fit-decreasing algorithm.
 

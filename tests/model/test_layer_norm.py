@@ -8,10 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from nmt.data.layout import packed
 from nmt.model.kernels import layer_norm as layer_norms
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
-from tests.model.test_transformer import packed, random_pairs
+from tests.model.test_transformer import random_pairs
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ import torch
 from torch import Tensor
 
 from nmt.config import Config
-from nmt.data.layout import Tokens, one_per_row
+from nmt.data.layout import Tokens, one_per_row, packed
 from nmt.data.pair import Pair, TokenPair
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer
 from nmt.training.loss import TransformerLoss
 from tests.model.paper import PaperTransformer, dropping, new_model, pairs_in, sites
-from tests.model.test_transformer import packed
 
 VARIANTS = {
     "post": {},

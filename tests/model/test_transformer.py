@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.data.layout import Batch, Shape, one_per_row, pack
+from nmt.data.layout import Batch, one_per_row, packed
 from nmt.data.pair import Pair, TokenPair
 from nmt.model.attention import CrossAttention, SelfAttention, recorded_weights
 from nmt.model.kernels.prepacking import Precision, prepack
@@ -53,11 +53,6 @@ def random_pairs(number: int, seed: int = 1) -> list[TokenPair]:
         return np.append(rng.integers(4, 400, rng.integers(1, 12)), EOS_ID).astype(np.int32)
 
     return [Pair(sentence(), sentence()) for _ in range(number)]
-
-
-def packed(pairs: list[TokenPair], capacity: int) -> Batch:
-    """Packs pairs into rows of `capacity` tokens per side."""
-    return pack(pairs, Shape(capacity, capacity)).to(torch.device("cpu"))
 
 
 def hidden_by_pair(model: Transformer, batch: Batch) -> dict[tuple[int, ...], torch.Tensor]:

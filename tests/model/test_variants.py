@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 
 from nmt.config import Model
-from nmt.data.layout import one_per_row
+from nmt.data.layout import one_per_row, packed
 from nmt.errors import InputError
 from nmt.model.kernels.dropout import Randomness
 from nmt.model.layers import LAYER_NORM_EPSILON, FeedForward, new_norm
 from nmt.model.positions import rotated
 from nmt.model.tokens import Tokens
 from nmt.runs.model_directory import new_transformer
-from tests.model.test_transformer import packed, random_pairs
+from tests.model.test_transformer import random_pairs
 
 
 def test_rmsnorm_divides_by_the_root_mean_square():
