@@ -327,7 +327,7 @@ def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkey
     tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
 
     def load_model(path, *, device, note):
-        return LoadedModel(config, tokenizer, new_transformer(config), 1, path, "")
+        return LoadedModel(config, tokenizer, new_transformer(config), 1, path, "", "")
 
     monkeypatch.setattr(loading, "load_model", load_model)
     for precision, dtype in (
