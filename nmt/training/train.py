@@ -75,8 +75,8 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
     """
     step, state, settings = start.step, start.state, run.config.training
     end = end_of(settings, step, state.best, state.elapsed_s)
-    finished = finished_model(run.identity)
-    if end and finished and finished.step == step and _means(finished.config) == _means(run.config):
+    finished = finished_model(run.identity) if end else None
+    if finished and finished.step == step and _means(finished.config) == _means(run.config):
         trained = f"{state.elapsed_s / 3600:.4g} (the run has been trained for that many hours)"
         than = trained if end == "max_hours" else "in that run"
         note(
