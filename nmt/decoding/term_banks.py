@@ -156,9 +156,9 @@ class TermBanks:
             parents and tokens of the W live hypotheses and of the hypotheses that end at this step,
             sorted together by descending log-probability. The fourth array, `best`, has shape (b,).
             For each sentence, `best` contains the highest log-probability among the live hypotheses
-            with all required terms.
-            If no live hypothesis of a sentence contains all required terms, `best` contains the
-            highest log-probability among all live hypotheses of the sentence.
+            with all required terms. If no live hypothesis of a sentence contains all required
+            terms, `best` contains the highest log-probability among all live hypotheses of the
+            sentence.
         """
         is_end = tokens == EOS_ID
         banks, values = self._banks(parents, tokens), values.copy()
