@@ -104,7 +104,8 @@ def contrastive_accuracy(
         path: the path of the file of contrastive pairs, for use in error messages.
 
     Raises:
-        InputError: a source or a translation is too long for the model.
+        InputError: a source or a translation is too long for the model, or both translations of
+            a pair have the same tokens.
         NoModelError: the model is an exported model, or the log-probabilities are NaN.
     """
     from nmt.decoding.score import max_tokens, score_translations  # imports torch
@@ -117,6 +118,12 @@ def contrastive_accuracy(
             raise InputError(
                 f"{path}:{number}: The source or a translation has more than {limit:,} tokens. "
                 "Shorten it."
+            )
+        (_, right), (_, wrong) = encoded
+        if list(right) == list(wrong):
+            raise InputError(
+                f"{path}:{number}: The correct and the incorrect translation have the same tokens, "
+                "so the model cannot distinguish them. Remove the line."
             )
     targets = [*(pair.right for pair in pairs), *(pair.wrong for pair in pairs)]
     sources = [pair.source for pair in pairs] * 2

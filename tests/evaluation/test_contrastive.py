@@ -112,3 +112,11 @@ def test_a_text_that_is_too_long_is_named(tmp_path: Path):
     with pytest.raises(InputError, match=r"pairs.tsv:2: .* has more than 2,048 tokens\."):
         contrastive_accuracy(translator, read_contrastive(file), file)
     assert len(read_contrastive(file)) == 2
+
+
+def test_translations_that_differ_only_in_spaces_are_named(tmp_path: Path):
+    file = tmp_path / "pairs.tsv"
+    file.write_text(GOOD + line("a", "b c", "b  c", "x"))
+    translator = Translator.load(TRAINED / "run", precision="fp32")
+    with pytest.raises(InputError, match=r"pairs.tsv:2: .* have the same tokens"):
+        contrastive_accuracy(translator, read_contrastive(file), file)

@@ -113,7 +113,7 @@ def test_a_mean_that_is_worse_than_a_single_step_is_told(by: Measure):
     name = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}[by]
     best_step = f"the best checkpoint, step 3 ({name} {GOOD[by]:.3f})"
     assert f"r is worse ({name} {WORSE[by]:.3f}) than {best_step}" in told
-    assert "Use r/checkpoints/step-00000003, train longer, or average the weights of fewer steps" in told
+    assert "Use r/checkpoints/step-00000003, train longer, or average the weights of" in told
     others = {measure: value for measure, value in WORSE.items() if measure != by}
     assert shortcomings(GOOD | others, best, by, directory) == []
     [told] = shortcomings(GOOD | {"nll": 4.1, "bleu": 0.0}, best, by, directory)

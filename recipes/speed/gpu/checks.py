@@ -192,13 +192,13 @@ def dropout(bench: Bench) -> Iterator[Result]:
         at_first.backward()
         gradients = [each.grad for each in parameters]
         square = sum(float(each.square().sum()) for each in gradients)
-        size, values = 0.01 * float(at_first) / square, []
+        size, values = 0.01 * at_first.item() / square, []
         kept = [each.detach().clone() for each in parameters]
         for sign in (1, -1):
             with torch.no_grad():
                 for parameter, before, gradient in zip(parameters, kept, gradients, strict=True):
                     parameter.copy_(before).add_(gradient, alpha=sign * size)
-            values.append(float(loss()))
+            values.append(loss().item())
         ratio = (values[0] - values[1]) / (2 * size * square)
         yield {"path": path, "ratio": round(ratio, 4), "ok": abs(ratio - 1) < 0.05}
 
