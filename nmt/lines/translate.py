@@ -214,13 +214,16 @@ def _translated(
     bar: "tqdm[Any] | None",
 ) -> Iterator[TranslatedWindow]:
     """Yields each window of the input with its translations."""
-    passages = _Passages(translator, options)
+    passages, ended = _Passages(translator, options), 0
     for window in reader.windows():
         some = passages.of(window)
         found = translate_passages(
             translator, some, options.search, prefixes=prefixes.of(window),
             progress=_progress(bar, window, some),
         )  # fmt: skip
+        if bar is not None:  # blank lines are not translated, so `progress` has not counted them
+            ended += sum(part.ends_line for part in window)
+            bar.update(ended - bar.n)
         joined = [
             (
                 passage.joined(each),

@@ -20,6 +20,7 @@ from termios import FIONREAD
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tqdm import tqdm
 
 from nmt.config import load
 from nmt.data.cleaning import normalize
@@ -786,3 +787,9 @@ def test_an_html_page_among_text_is_reported(text: bytes, is_page: bool):
         Upper(), io.BytesIO(text), io.BytesIO(), options=LineOptions(), name="f", note=said.append
     )
     assert any("f seems to be an HTML page" in line for line in said) == is_page
+
+
+def test_the_bar_counts_blank_lines():
+    bar, text = tqdm(file=io.StringIO()), io.BytesIO(b"a\n\n\n" * 10)
+    translate_stream(Upper(), text, io.BytesIO(), options=LineOptions(), name="f", bar=bar)
+    assert bar.n == 30
