@@ -10,10 +10,10 @@ RUN pip wheel --no-deps --wheel-dir /wheels /source
 FROM python:3.12-slim
 COPY constraints.txt /
 COPY --from=build /wheels /wheels
-# nmt's dependencies without torch, safetensors and tqdm, and its extras ctranslate2 and serve
+# nmt's dependencies without torch and safetensors, and its extras ctranslate2 and serve
 RUN pip install --no-cache-dir --constraint /constraints.txt \
-    numpy pydantic pyyaml sentencepiece ctranslate2 fastapi httptools prometheus_client \
-    uvicorn uvloop \
+    numpy pydantic pyyaml sentencepiece tqdm ctranslate2 fastapi httptools \
+    prometheus_client uvicorn uvloop \
     && pip install --no-cache-dir --no-deps /wheels/*.whl
 USER nobody
 EXPOSE 8000

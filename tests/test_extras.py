@@ -102,7 +102,7 @@ def test_pyproject_declares_the_packages_of_each_extra():
 def test_the_image_has_what_serving_an_export_needs():
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     [installed] = re.findall(r"--constraint \S+ +([^&]*?) +&&", text)
-    without = {"torch", "safetensors", "tqdm"}  # not for exports, see test_exported.py
+    without = {"torch", "safetensors"}  # not for exports, see test_exported.py
     wanted = packages(project()["dependencies"]) - without
     for extra in ("ctranslate2", "serve"):
         wanted |= packages(project()["optional-dependencies"][extra])

@@ -1,13 +1,11 @@
 """Splits overlong texts into parts at sentence ends, at spaces or between tokens."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from nmt.data.tokenizer import Tokenizer
+from nmt.documents.sentences import split_sentences
 from nmt.errors import ArgumentError, count
 from nmt.model.special_ids import UNK_ID
-
-_SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s+|(?<=[。！？])""")
 
 
 def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
@@ -117,7 +115,7 @@ class Cutter:
 
 def cut_once(text: str) -> list[str]:
     """Splits a text into sentences, or splits a single sentence at the space nearest its middle."""
-    texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
+    texts = [each.strip() for each in split_sentences(text) if each.strip()]
     return texts if len(texts) > 1 else _halves(text)
 
 

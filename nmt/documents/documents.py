@@ -31,7 +31,8 @@ class Document:
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str):
-        tag = tokenizer.split_tag(text)[0]
+        text = text.replace("\ufeff", "")  # byte order marks
+        tag = tokenizer.split_tag(text.lstrip())[0]
         self._lines = text.split("\n")
         self.paragraphs = [Passage(line.strip(), tokenizer, tag, language) for line in self._lines]
 

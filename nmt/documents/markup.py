@@ -24,6 +24,8 @@ from nmt.documents.tags import Element, Point, place
 
 Form = Literal["html", "xml"]
 
+_OPENING = "([{„‚"  # in some languages, “ and « are closing quotation marks
+
 
 def _runs(tokens: list[Token]) -> list[list[Token]]:
     """Splits tokens into lists that are translated separately.
@@ -139,7 +141,7 @@ class _Unit:
                 data = unescaped(token.raw)
                 if not (is_beside_space or data[0].isspace()):
                     _give_space_to_text(unseen)
-                is_space |= data[0].isspace() or (is_after_point and words[0].isalnum())
+                is_space |= data[0].isspace() or (is_after_point and _begins_word(words[0]))
                 if is_space and not length and children and isinstance(children[-1], Point):
                     children[-1].space_after = True
                 texts.append(f" {words}" if is_space and length else words)
@@ -149,6 +151,10 @@ class _Unit:
             else:
                 is_space = is_beside_space = True
         self.text, self.root.end = "".join(texts), length
+
+
+def _begins_word(character: str) -> bool:
+    return character.isalnum() or character in _OPENING
 
 
 def _give_space_to_text(points: list[Point]) -> None:

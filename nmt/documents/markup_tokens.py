@@ -6,6 +6,7 @@ Splitting takes linear time, even for malicious input.
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -28,6 +29,13 @@ _KEPT = {
 _VOID = {
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
     "wbr",
+}  # fmt: skip
+# HTML elements whose end tags may be omitted, with the elements that then end them
+_ENDED_BY = {
+    "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "option": {"option", "optgroup"},
+    "td": {"td", "th", "tr"}, "th": {"td", "th", "tr"}, "tr": {"tr"},
+    "p": {"blockquote", "div", "dl", "form", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre",
+          "section", "table", "ul"},
 }  # fmt: skip
 _ENTITY = re.compile(r"(&(?!(?:amp|lt|gt|quot|apos|#\d+|#[xX][0-9a-fA-F]+);)[\w.:-]+;)")
 _LONG_NUMBER = re.compile("&#[0-9]{1000,}")  # never a valid character reference
@@ -156,7 +164,7 @@ def _is_kept(attributes: str) -> bool:
 
 def tokens_of(text: str, is_xml: bool) -> list[Token]:
     """Splits markup into tokens, with a single token for each untranslated element."""
-    tokens = _without_kept([token for token in _scanned(text, is_xml) if token.raw])
+    tokens = _without_kept([token for token in _scanned(text, is_xml) if token.raw], is_xml)
     if all(token.kind == "text" for token in tokens):  # splits plain text into lines
         parts = re.split(r"(\n)", text)
         return [Token("text", each, is_inline=each != "\n") for each in parts if each]
@@ -166,31 +174,46 @@ def tokens_of(text: str, is_xml: bool) -> list[Token]:
     return tokens
 
 
-def _without_kept(tokens: list[Token]) -> list[Token]:
-    """Replaces each untranslated element with a single token.
-
-    An untranslated element without an end tag extends to the end of the document.
-    """
+def _without_kept(tokens: list[Token], is_xml: bool) -> list[Token]:
+    """Replaces each untranslated element with a single token."""
     found, at = [], 0
     while at < len(tokens):
-        begin, at = at, at + 1
-        if not tokens[begin].is_kept:
-            found.append(tokens[begin])
-            continue
-        depth = 1  # number of open elements with the same name
-        while depth and at < len(tokens):
-            if tokens[at].name == tokens[begin].name:
-                depth += {"open": 1, "close": -1}.get(tokens[at].kind, 0)
+        first, begin = tokens[at], at
+        if not first.is_kept:
+            found.append(first)
             at += 1
-        found.append(
-            Token(
-                "single",
-                raw_of(tokens[begin:at]),
-                tokens[begin].name,
-                is_inline=tokens[begin].is_inline,
-            )
-        )
+            continue
+        at = _end_of_kept(tokens, begin, is_xml)
+        raw = raw_of(tokens[begin:at])
+        found.append(Token("single", raw, first.name, is_inline=first.is_inline))
     return found
+
+
+def _end_of_kept(tokens: list[Token], begin: int, is_xml: bool) -> int:
+    """Returns the index after the last token of the untranslated element that starts at `begin`.
+
+    An element without an end tag extends to the end of the document, unless HTML allows the end tag
+    to be omitted. Such an element ends where its parent element ends or the next element begins.
+    """
+    name = tokens[begin].name
+    ended_by = set() if is_xml else _ENDED_BY.get(name, set())
+    opened, number = list[str](), Counter[str]()  # elements within the element
+    for at in range(begin + 1, len(tokens)):
+        token = tokens[at]
+        if token.kind == "open":
+            if not opened and token.name in ended_by:
+                return at
+            opened.append(token.name)
+            number[token.name] += 1
+        elif token.kind == "close" and number[token.name]:
+            while (closed := opened.pop()) != token.name:
+                number[closed] -= 1
+            number[token.name] -= 1
+        elif token.kind == "close" and token.name == name:
+            return at + 1
+        elif token.kind == "close" and ended_by and not token.is_inline:  # ends the parent element
+            return at
+    return len(tokens)
 
 
 def _without_entities(token: Token) -> list[Token]:

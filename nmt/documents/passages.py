@@ -55,7 +55,8 @@ class Passage:
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, tag: str = "", language: str | None = None):
-        own, rest = tokenizer.split_tag(text.lstrip().lstrip("\ufeff"))
+        text = text.replace("\ufeff", "")  # not part of a word
+        own, rest = tokenizer.split_tag(text.lstrip())
         self.tag = own or tag
         self._tag_words = words_before(self.tag)
         self._own_words = words_before(own)

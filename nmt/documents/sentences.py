@@ -1,19 +1,22 @@
 """Splits text into sentences with rules for punctuation and abbreviations.
 
-A sentence ends with `.`, `!`, `?` or an ellipsis, which may be followed by closing quotation marks
-or brackets, and which must be followed by white space. The first character after the white space
-must not be a lowercase letter, comma, semicolon, colon or dash. A full stop does not end a sentence
-in three cases: after single letters (as in "U.S." and "e.g."), after common abbreviations, and
-after a number of one or two digits in languages that write ordinal numbers with a full stop.
-Chinese and Japanese full stops need not be followed by white space. In doubtful cases, the text is
-not split, because half a sentence is harder to translate than two sentences at once.
+A sentence ends with `.`, `!`, `?` or an ellipsis, which may be followed by closing quotation marks,
+by closing brackets or by numbers in square brackets, and which must be followed by white space. The
+first character after the white space must not be a lowercase letter, comma, semicolon, colon or
+dash. A full stop does not end a sentence in three cases: after single letters (as in "U.S." and
+"e.g."), after common abbreviations, and after a number of one or two digits in languages that write
+ordinal numbers with a full stop. Chinese and Japanese full stops need not be followed by white
+space. In doubtful cases, the text is not split, because half a sentence is harder to translate than
+two sentences at once.
 """
 
 import re
 
 # Possessive quantifiers keep the time linear, even for a line of a million full stops.
 _END = re.compile(
-    r"""(?<![.!?…؟۔।॥])(?P<stop>[.!?…؟۔।॥]++["'”’»)\]]*+)\s++(?=[^,;:\-–—])"""
+    # German closes quotations with “ ‘ « or ‹, and French writes a space before a closing » or ›.
+    r"""(?<![.!?…؟۔।॥])(?P<stop>[.!?…؟۔।॥]++(?>["'”’“‘»«›‹)\]]|\s[»›](?!\S)|\[\d{1,3}\])*+)"""
+    r"\s++(?=[^,;:\-–—])"
     r"|(?<![。！？])[。！？]++[」』）”’]*+\s*+(?=.)",
     re.DOTALL,
 )

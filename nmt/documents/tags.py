@@ -1,10 +1,12 @@
 """Uses word alignment to place the tags of a source text in its translation.
 
-Each target word is aligned with one source word. A target word is free for an element if no sibling
-element has been placed around it. An element is placed around the longest sequence of free target
-words that are aligned with the element's source words. If no free target word is aligned with the
-element's source words, the element is placed around the free target word that is nearest to the
-element's relative position in the source.
+Each target word is aligned with one source word. If an element covers only part of a source word,
+such as the digit in "H2O", and this part also occurs in the aligned target word, both words are
+divided into parts, which are then treated like words. A target word is free for an element if no
+sibling element has been placed around it. An element is placed around the longest sequence of free
+target words that are aligned with the element's source words. If no free target word is aligned
+with the element's source words, the element is placed around the free target word that is nearest
+to the element's relative position in the source.
 
 Sibling elements never share a target word, and child elements remain within their parent element.
 If no free target word is left for an element, or if the element is nested more than 32 levels deep,
@@ -14,9 +16,10 @@ nesting remains valid.
 
 import html
 import re
-from bisect import bisect_left
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from nmt.decoding.translation import Links
 
@@ -25,7 +28,11 @@ _PUNCTUATION = re.compile(r"[^\w\s]{1,16}")  # longer sequences do not end a wor
 _LETTER = re.compile(r"\w")
 _OPENING = re.compile(r"^[^\w\s]+(?=\w)")
 _CLOSING = re.compile(r"(?<=\w)[^\w\s]{1,16}$")
+_MARKS = re.compile(r"^[^\w\s]+|[^\w\s]+$")
 _DEEPEST = 32  # maximum nesting depth; each level searches all words of its elements
+_MOST_PARTS = 16  # words with more parts are not divided
+
+_Span = tuple[int, int]  # half-open range of characters
 
 
 @dataclass
@@ -80,13 +87,19 @@ def place(root: Element, source: str, translation: str, links: Links) -> str:
 
 
 class _Text:
-    """A text, and the character indices of its words and letters."""
+    """A text, and the character indices of its words and letters.
 
-    def __init__(self, text: str):
+    Args:
+        cuts: sorted character indices at which words are divided.
+    """
+
+    def __init__(self, text: str, cuts: Sequence[int] = ()):
         self.text = text
-        found = list(_WORD.finditer(text))
-        self.begins = [word.start() for word in found]
-        self.ends = [word.end() for word in found]
+        found = [
+            span for word in _WORD.finditer(text) for span in _parts(word.start(), word.end(), cuts)
+        ]
+        self.begins = [begin for begin, _ in found]
+        self.ends = [end for _, end in found]
         self.letters = [letter.start() for letter in _LETTER.finditer(text)]
 
     def words(self, begin: int, end: int) -> range:
@@ -94,11 +107,104 @@ class _Text:
         return range(bisect_left(self.ends, begin + 1), bisect_left(self.begins, end))
 
 
+def _parts(begin: int, end: int, cuts: Sequence[int]) -> list[_Span]:
+    """Divides the range from `begin` to `end` at each of the sorted `cuts` inside it."""
+    inside = cuts[bisect_right(cuts, begin) : bisect_left(cuts, end)]
+    return list(pairwise([begin, *inside, end]))
+
+
+def _boundaries(root: Element) -> list[int]:
+    """Returns the sorted indices at which elements begin or end in the source."""
+    found, waiting = set[int](), [root]
+    while waiting:
+        element = waiting.pop()
+        found |= {element.begin, element.end}
+        waiting += element.elements
+    return sorted(found)
+
+
+def _aligned(
+    source: str, target: str, links: Links, cuts: Sequence[int]
+) -> Iterator[tuple[_Span, _Span]]:
+    """Yields aligned character ranges of the source and of the target.
+
+    The ranges are words, or parts of words that are divided at the `cuts`. If a part is not found
+    in the aligned target words, it is aligned with what remains of them.
+    """
+    words, target_words = _Text(source), _Text(target)
+    linked: dict[int, list[_Span]] = {}
+    for word, to in sorted(set(links)):
+        span = target_words.begins[to], target_words.ends[to]
+        linked.setdefault(word, []).append(span)
+    for word, spans in linked.items():
+        begin, end = words.begins[word], words.ends[word]
+        parts = _parts(begin, end, cuts)
+        parts = parts if len(parts) <= _MOST_PARTS else [(begin, end)]
+        texts = [source[slice(*part)] for part in parts]
+        found = [_literal(texts, target, *span) for span in spans]
+        for i, part in enumerate(parts):
+            literal = list(filter(None, (each[i] for each in found)))
+            gaps = (_between(each, i, *span) for each, span in zip(found, spans, strict=True))
+            for range_in_target in literal or gaps:
+                yield part, range_in_target
+
+
+def _literal(parts: list[str], text: str, begin: int, end: int) -> list[_Span | None]:
+    """Finds the parts of a source word in a target word, which is `text[begin:end]`.
+
+    Parts with letters count as found only if all parts are found, because a few letters may occur
+    in any word.
+
+    Returns:
+        The character range of each part, or None for a part that is not found.
+    """
+    if len(parts) == 1:
+        return [(begin, end)]
+    found, at = list[_Span | None](), begin
+    for part in parts:
+        forms = [form for form in (part, _MARKS.sub("", part)) if form]
+        places = [(text.find(form, at, end), len(form)) for form in forms]
+        place, length = next((each for each in places if each[0] >= 0), (-1, 0))
+        at = at if place < 0 else place + length
+        found.append(None if place < 0 else (place, at))
+    if None in found:
+        found = [
+            None if any(map(str.isalpha, part)) else span
+            for part, span in zip(parts, found, strict=True)
+        ]
+    return found
+
+
+def _between(found: list[_Span | None], i: int, begin: int, end: int) -> _Span:
+    """Returns the part of a target word between the parts that were found before and after i.
+
+    Args:
+        found: the ranges of the parts of a source word in the target word (see `_literal`), of
+            which the range at index i is None.
+        begin: the index at which the target word begins.
+        end: the index at which the target word ends.
+    """
+    before = [span[1] for span in found[:i] if span]
+    after = [span[0] for span in found[i + 1 :] if span]
+    return before[-1] if before else begin, after[0] if after else end
+
+
 class _Placing:
     def __init__(self, root: Element, source: str, translation: str, links: Links):
-        self.root, self.source, self.target = root, _Text(source), _Text(translation)
+        aligned = list(_aligned(source, translation, links, _boundaries(root)))
+        self.root = root
+        self.source, self.target = (
+            _Text(text, sorted({at for pair in aligned for at in pair[side]}))
+            for side, text in enumerate((source, translation))
+        )
+        pairs = {
+            (word, to)
+            for part, span in aligned
+            for word in self.source.words(*part)
+            for to in self.target.words(*span)
+        }
         self.linked: dict[int, list[int]] = {}  # source word -> aligned target words
-        for word, to in sorted(set(links)):
+        for word, to in sorted(pairs):
             self.linked.setdefault(word, []).append(to)
         self.n = len(self.target.begins)
         self.around: list[Element] = []  # elements around the whole translation

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+
 from nmt.errors import InputError, count
 from nmt.storage.opening import read_lines
 from nmt.translator import Translator
@@ -119,8 +121,7 @@ def contrastive_accuracy(
                 f"{path}:{number}: The source or a translation has more than {limit:,} tokens. "
                 "Shorten it."
             )
-        (_, right), (_, wrong) = encoded
-        if list(right) == list(wrong):
+        if np.array_equal(encoded[0].target, encoded[1].target):
             raise InputError(
                 f"{path}:{number}: The correct and the incorrect translation have the same tokens, "
                 "so the model cannot distinguish them. Remove the line."

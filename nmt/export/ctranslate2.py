@@ -223,8 +223,9 @@ def _padded_columns(ours: SelfAttention | CrossAttention) -> Tensor:
 
 def _script(translator: Translator) -> str:
     config, tokenizer = translator.config, translator.tokenizer
+    never = [PAD_ID, BOS_ID, *translator.search.untrained]
     values = {
-        "SYMBOLS": [[piece] for piece in tokenizer.pieces(translator.search.untrained)],
+        "NEVER": [[piece] for piece in tokenizer.pieces(never)],
         "BEAM": config.decoding.beam,
         "LENGTH_PENALTY": config.decoding.length_penalty,
         "MAX_SOURCE": translator.max_part,

@@ -73,11 +73,14 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 def generation_settings(config: Config) -> dict[str, Any]:
     """Returns the content of generation_config.json, which contains the beam search settings."""
+    longest = config.data.max_length
+    if config.model.positions != "learned":  # a learned embedding exists for each position only
+        longest += config.decoding.max_extra_length
     return _special_ids() | {
         "num_beams": config.decoding.beam,
         "length_penalty": config.decoding.length_penalty,  # transformers has a different formula
         "early_stopping": "never",
-        "max_length": config.data.max_length + config.decoding.max_extra_length,
+        "max_length": longest,
         "suppress_tokens": NEVER_GENERATED,
     }
 

@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from tqdm import tqdm
+
 from nmt.decoding.ctranslate2_search import refuse_search
 from nmt.decoding.glossary import Glossary
 from nmt.decoding.translation import Term
@@ -29,8 +31,6 @@ from nmt.storage.opening import count_lines, read_lines, unpacked
 from nmt.translator import SearchOptions, Translator
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
     from nmt.model.kernels.prepacking import Precision
 
 _UNSPLIT = (
@@ -148,8 +148,6 @@ def _check_beam(model: Path, search: SearchOptions) -> None:
 
 
 def _bar(lines: int | None) -> "tqdm[Any]":
-    from tqdm import tqdm  # imported here: it may be missing if only exported models are used
-
     return tqdm(desc="translated", unit=" lines", total=lines, leave=False)
 
 

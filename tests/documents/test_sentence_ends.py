@@ -27,6 +27,9 @@ from nmt.documents.sentences import split_sentences
         ("What? or not! and so. |On.", "en"),  # a lowercase letter never begins a sentence
         ("Here am I. |You are e.g. Bo.", "en"),
         ("A sentence (in brackets.) |Another.", "en"),
+        ("Er sagt: „Komm.“ |Sie geht. |»Komm.« |Sie geht.", "de"),
+        ("« Viens. » |Il part. |« Viens\u00a0!\u00a0» |Elle reste.", "fr"),
+        ("It is old.[1][23] |The man reads.", "en"),
     ],
 )
 def test_sentences_end_where_a_reader_says(marked: str, language: str):

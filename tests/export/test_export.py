@@ -108,6 +108,7 @@ def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, 
     torch.testing.assert_close(before, after, rtol=0, atol=1e-4)
     reread = AutoTokenizer.from_pretrained(again)
     assert reread("the man <s>").input_ids == tokenizer("the man <s>").input_ids
+    theirs.generate(**tokens)  # a translation ends at the latest where learned positions end
 
 
 def test_an_export_is_told_where_it_is_loaded(settings, tmp_path: Path, capsys):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from nmt.cli import main
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
@@ -18,7 +19,7 @@ from nmt.decoding import ctranslate2_search
 from nmt.decoding.options import SearchOptions
 from nmt.demo_language import demo_pairs
 from nmt.errors import ArgumentError, InputError, NoModelError
-from nmt.model.special_ids import UNK_ID
+from nmt.model.special_ids import PAD_ID, UNK_ID
 from nmt.runs.model_directory import load_model, new_transformer, save_model
 from nmt.storage import manifest
 from nmt.storage.names import TOKENIZER
@@ -39,7 +40,7 @@ WITHOUT_TORCH = """\
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "safetensors", "tqdm", "pyarrow"):
+        if name.partition(".")[0] in ("torch", "safetensors", "pyarrow"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
 import nmt.cli.serve, nmt.serving.server
@@ -111,7 +112,10 @@ def test_options_are_obeyed(both):
 
 
 def test_symbols_of_no_target_and_the_unknown_piece_are_never_generated(settings, tmp_path):
-    """This holds for the export and its script; a translation ends where learned positions end."""
+    """This holds for the export and its script; a translation ends where learned positions end.
+
+    The special pieces of an existing SentencePiece model may have other names than ours.
+    """
     config = settings(
         **PRE, **LEARNED, **EQUAL_HEADS, tokenizer__symbols=["<2de>", "<note>"],
         decoding__max_extra_length=70, decoding__beam=1,
@@ -119,7 +123,9 @@ def test_symbols_of_no_target_and_the_unknown_piece_are_never_generated(settings
     pairs = demo_pairs(200, 1, "train")
     texts = [text for pair in pairs for text in (pair.source, pair.target)]
     train_tokenizer(texts, 400, tmp_path / "tokenizer.model", config.tokenizer.symbols)
-    tokenizer = Tokenizer.load(tmp_path / "tokenizer.model")
+    proto = ModelProto.FromString((tmp_path / "tokenizer.model").read_bytes())
+    proto.pieces[PAD_ID].piece = proto.trainer_spec.pad_piece = "[PAD]"
+    tokenizer = Tokenizer(proto.SerializeToString())
     never, note = tokenizer.symbol_ids["<2de>"], tokenizer.symbol_ids["<note>"]
     transformer = new_transformer(config)
     transformer.initialize(1)
@@ -139,7 +145,9 @@ def test_symbols_of_no_target_and_the_unknown_piece_are_never_generated(settings
     ours, theirs = Translator.load(model, device="cpu"), Translator.load(out, device="cpu")
     [[found]] = theirs.n_best(["the man"])
     assert found.tokens == ours.translate("the man").tokens == [note] * config.data.max_length
-    assert runpy.run_path(str(out / "translate.py"))["translate"](["the man"]) == [found.text]
+    script = runpy.run_path(str(out / "translate.py"))
+    assert script["translate"](["the man"]) == [found.text]
+    assert ["[PAD]"] in script["NEVER_TRANSLATED_INTO"]
     tokens = [[t.token for t in each.next_tokens("the man", k=20)] for each in (ours, theirs)]
     assert tokens[0] == tokens[1] and tokens[0][0] == note
 
