@@ -151,7 +151,13 @@ def any_path(text: str) -> Path:
 
 
 def output_file(text: str) -> Path:
-    """Parses the path of an output file. Rejects a trailing slash, which Path would remove."""
+    """Parses the path of an output file.
+
+    Rejects a trailing slash, which Path would remove, and "-", which stands for standard output in
+    other programs.
+    """
+    if text == "-":
+        raise argparse.ArgumentTypeError("must be the name of a file, not -")
     if text.endswith("/"):
         raise argparse.ArgumentTypeError(f"must be a file, not the directory {text}")
     return any_path(text)

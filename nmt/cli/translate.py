@@ -61,7 +61,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-repeat-ngram", type=positive, metavar="N",
                         help="prevent sequences of N tokens from occurring twice in "
                              "a translation")  # fmt: skip
-    parser.add_argument("--alignment", type=output_file, metavar="F",
+    parser.add_argument("--alignment", type=_links_file, metavar="F",
                         help="output file for word alignments, one line per output "
                              "line; for example, 0-0 1-2 aligns the first source word "
                              "with the first target word, and the second source word "
@@ -109,6 +109,10 @@ def _run(arguments: argparse.Namespace) -> None:
         shard=arguments.shard,
         shortlist=arguments.shortlist,
     )
+
+
+def _links_file(text: str) -> Path:
+    return Path(text) if text == "-" else output_file(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

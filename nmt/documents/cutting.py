@@ -7,6 +7,8 @@ from nmt.documents.sentences import split_sentences
 from nmt.errors import ArgumentError, count
 from nmt.model.special_ids import UNK_ID
 
+_SHOWN = 60  # maximum number of characters of a prefix in a message
+
 
 def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
     """Converts `texts` to a list, and checks that all items are strings.
@@ -97,11 +99,11 @@ class Cutter:
             )
         different = list(dict.fromkeys(texts))
         ids = dict(zip(different, self.tokenizer.encode_targets(different), strict=True))
-        longest = max(map(len, ids.values()), default=0)
-        if longest > self.max_part:
+        if long := [text for text in different if len(ids[text]) > self.max_part]:
             raise ArgumentError(
-                "{prefix} has {} tokens, more than the maximum length of {}. Shorten it.",
-                longest,
+                "{prefix} {} has {} tokens, more than the maximum length of {}. Shorten it.",
+                long[0] if len(long[0]) <= _SHOWN else f"{long[0][:_SHOWN]}…",
+                len(ids[long[0]]),
                 self.max_part,
             )
         if unknown := [text for text in different if UNK_ID in ids[text]]:

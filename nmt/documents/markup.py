@@ -15,9 +15,8 @@ from typing import Literal
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translation import Term, Translation
+from nmt.decoding.translation import Translation
 from nmt.documents.cutting import listed
-from nmt.documents.doubtful import is_doubtful
 from nmt.documents.markup_tokens import Token, raw_of, tokens_of, unescaped, words_of
 from nmt.documents.passages import Passage, Translates, translate_passages
 from nmt.documents.tags import Element, Point, place
@@ -213,36 +212,23 @@ class Markup:
         rest = iter(found)
         return "".join(unit.written(rest) for unit in self._units)
 
-    def doubtful_lines(self, found: Sequence[Translation]) -> list[int]:
-        """Returns the line numbers of passages whose translations are suspicious.
+    def passages(
+        self, found: Sequence[Translation]
+    ) -> Iterator[tuple[int, str, list[Translation], Translation]]:
+        """Yields a tuple for each passage of the document.
 
-        `nmt.documents.doubtful` defines suspicious translations.
+        Args:
+            found: the translations of `sentences`.
+
+        Yields:
+            The line number at which the passage begins, the passage's text, the translations of its
+            sentences, and the translation of the whole passage.
         """
         rest = iter(found)
-        return [
-            unit.line
-            for unit in self._units
-            if unit.passage and is_doubtful(unit.text, unit.translation(rest).text)
-        ]
-
-    def lost_lines(self, found: Sequence[Translation]) -> list[int]:
-        """Returns the line numbers of passages in which a sentence has an empty translation."""
-        rest = iter(found)
-        return [
-            unit.line
-            for unit in self._units
-            if unit.passage and sum(next(rest).is_lost for _ in unit.passage.sentences)
-        ]
-
-    def unmet_terms(self, found: Sequence[Translation]) -> list[tuple[int, Term]]:
-        """Returns a (line number, term) pair for each glossary term that a translation lacks."""
-        rest = iter(found)
-        return [
-            (unit.line, term)
-            for unit in self._units
-            if unit.passage
-            for term in unit.translation(rest).unmet_terms
-        ]
+        for unit in self._units:
+            if unit.passage:
+                best = [next(rest) for _ in unit.passage.sentences]
+                yield unit.line, unit.text, best, unit.translation(iter(best))
 
 
 def translate_markup(

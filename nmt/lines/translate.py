@@ -20,6 +20,7 @@ from tqdm import tqdm
 from nmt.decoding.ctranslate2_search import refuse_search
 from nmt.decoding.glossary import Glossary
 from nmt.decoding.translation import Term
+from nmt.documents.doubtful import is_doubtful
 from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
 from nmt.errors import ArgumentError, InputError, Note, count
@@ -37,6 +38,8 @@ _UNSPLIT = (
     "with several sentences, and each line was translated as a single sentence. To translate the "
     "sentences separately, use --document (in Python, document=True)"
 )
+_INVALID = "with invalid UTF-8, which was replaced"
+_IN_PARTS = "above the maximum length, translated in parts"
 _LOST = "with a sentence whose translation is empty"
 _SHOWN = 60  # maximum number of characters of a glossary term in a warning
 _DOUBTFUL = "whose translation repeats itself or is far longer than the source"
@@ -195,9 +198,9 @@ def translate_stream(
             "To keep its tags, choose the format html."
         )
     if reader.invalid_lines:
-        _warn(note, name, reader.invalid_lines, "with invalid UTF-8, which was replaced")
+        _warn(note, name, reader.invalid_lines, _INVALID)
     if writer.lines_in_parts:
-        _warn(note, name, writer.lines_in_parts, "above the maximum length, translated in parts")
+        _warn(note, name, writer.lines_in_parts, _IN_PARTS)
     _warn_of_lines(note, name, writer.unsplit, _UNSPLIT)
     _warn_of_lines(note, name, writer.lost, _LOST)
     _warn_of_lines(note, name, writer.doubtful, _DOUBTFUL)
@@ -215,10 +218,11 @@ def _translated(
     passages, ended = _Passages(translator, options), 0
     for window in reader.windows():
         some = passages.of(window)
-        found = translate_passages(
-            translator, some, options.search, prefixes=prefixes.of(window),
-            progress=_progress(bar, window, some),
-        )  # fmt: skip
+        with prefixes.named():
+            found = translate_passages(
+                translator, some, options.search, prefixes=prefixes.of(window),
+                progress=_progress(bar, window, some),
+            )  # fmt: skip
         if bar is not None:  # blank lines are not translated, so `progress` has not counted them
             ended += sum(part.ends_line for part in window)
             bar.update(ended - bar.n)
@@ -326,17 +330,32 @@ def _translate_markup(
             line = data.count(b"\n", 0, error.start) + 1
             raise not_utf8(data[error.start], name, line) from None
         text = data.decode(errors="replace")
-        lines = sum("\ufffd" in line for line in text.split("\n"))
-        _warn(note, name, lines, "with invalid UTF-8, which was replaced")
+        lines = sum(
+            line.decode(errors="replace").count("\ufffd") > line.count("\ufffd".encode())
+            for line in data.split(b"\n")
+        )
+        _warn(note, name, lines, _INVALID)
     form: Form = "xml" if options.format == "xml" else "html"
     markup = Markup(text, translator.tokenizer, translator.config.data.source_language, form)
     search = replace(options.search, align=True)
     found = translator.translate(markup.sentences, search)
     target.write(markup.written(found).encode())
     target.flush()
-    _warn_of_lines(note, name, LineNumbers(markup.lost_lines(found)), _LOST)
-    _warn_of_lines(note, name, LineNumbers(markup.doubtful_lines(found)), _DOUBTFUL)
-    _warn_of_unmet_terms(note, markup.unmet_terms(found), name)
+    lost, doubtful = LineNumbers(), LineNumbers()
+    unmet, in_parts = list[tuple[int, Term]](), set[int]()
+    for line, passage, best, whole in markup.passages(found):
+        if any(each.parts > 1 for each in best):
+            in_parts.add(line)
+        unmet += [(line, term) for term in whole.unmet_terms]
+        if any(each.is_lost for each in best):
+            lost.add(line)
+        if is_doubtful(passage, whole.text):
+            doubtful.add(line)
+    if in_parts:
+        _warn(note, name, len(in_parts), _IN_PARTS)
+    _warn_of_lines(note, name, lost, _LOST)
+    _warn_of_lines(note, name, doubtful, _DOUBTFUL)
+    _warn_of_unmet_terms(note, unmet, name)
 
 
 def _check_together(
@@ -434,6 +453,16 @@ class _Prefixes:
                 self.path,
             )
         return line
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Makes errors name the prefix file, if there is one, instead of the parameter `prefix`."""
+        try:
+            yield
+        except ArgumentError as error:
+            if self.path is None:
+                raise
+            raise ArgumentError(*error.naming({"prefix": "{prefix_file}"})) from None
 
     def check_end(self) -> None:
         """Raises ArgumentError if there are more prefixes than input lines."""

@@ -37,10 +37,8 @@ TranslatedWindow = tuple[Sequence[LinePart], Sequence[tuple[list[Translation], b
 class LineNumbers:
     """Counts lines, and keeps the first ten line numbers for a warning."""
 
-    def __init__(self, numbers: Iterable[int] = ()):
+    def __init__(self) -> None:
         self.count, self.first = 0, list[int]()
-        for number in numbers:
-            self.add(number)
 
     def add(self, number: int) -> None:
         """Adds a line number."""

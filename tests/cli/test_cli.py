@@ -533,6 +533,7 @@ def test_output_mistakes(capsys, model: Path, tmp_path: Path):
     assert refused(capsys, "average", model, "--last", 1, "--output", tmp_path / "full")[0] == 2
     for flag, path, problem in (
         ("--output", f"{tmp_path}/nothing/", "must be a file, not the directory"),
+        ("--output", "-", "must be the name of a file, not -"),
         ("--output", "", "must not be empty"),
         ("--input", "", "must not be empty"),
     ):

@@ -658,10 +658,14 @@ def test_what_does_not_go_together(run, files, options, message):
 
 def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys):
     monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
-    Path("in").write_bytes("<p>The baker sells bread.</p>\n<p>\xff</p>".encode("latin-1"))
+    valid = "<p>\ufffd</p>\n".encode()  # an encoded U+FFFD is not invalid
+    long = b"<p>" + b"The baker sells bread, " * 600 + b"</p>\n"
+    Path("in").write_bytes(b"<p>The baker sells bread.</p>\n<p>\xff</p>\n" + valid + long)
     run(format="html")
-    assert re.fullmatch(r"<p>.+</p>\n<p>.*</p>", Path("out").read_text())
-    assert "in has 1 line with invalid UTF-8" in capsys.readouterr().out
+    assert re.fullmatch(r"<p>.+</p>\n<p>.*</p>\n<p>.*</p>\n<p>.*</p>\n", Path("out").read_text())
+    warnings = capsys.readouterr().out
+    assert "in has 1 line with invalid UTF-8" in warnings
+    assert "in has 1 line above the maximum length, translated in parts" in warnings
     reading, writing = os.pipe()
     os.write(writing, gzip.compress(Path("in").read_bytes()))
     os.close(writing)
@@ -683,6 +687,14 @@ def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys
             run(format="xml" if "xml" in text else "html")
     Path("in").write_text("<?xml version='1.0' encoding='utf-8'?><p>encoding = x</p>")
     run(format="xml")
+
+
+def test_a_prefix_that_cannot_be_used_is_quoted_with_its_file(run, translator, monkeypatch):
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
+    Path("in").write_bytes(b"a\nb\n")
+    Path("prefixes").write_text("\n" + "so " * 3000)
+    with pytest.raises(InputError, match=r"^prefix_file (so ){20}… has \d+ tokens"):
+        run(files={"prefix_file": "prefixes"})
 
 
 def test_a_warning_of_what_looks_wrong(monkeypatch):
