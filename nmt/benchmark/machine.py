@@ -76,7 +76,7 @@ def model_products(
         "key, value of source": (d, h * (model.d_k + model.d_v)),
         "query": (d, h * model.d_k),
         "attention output": (h * model.d_v, d),
-        "feed-forward inner": (d, model.d_ff),
+        "feed-forward inner": (d, model.d_ff * (2 if model.feed_forward == "swiglu" else 1)),
         "feed-forward outer": (model.d_ff, d),
         "logits": (d, vocabulary_size),
     }

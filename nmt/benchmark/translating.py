@@ -25,6 +25,7 @@ from nmt.benchmark.gate import Gate
 from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
+from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.loading import choose_device, set_precision
 from nmt.errors import ArgumentError, InputError, Note
@@ -143,7 +144,8 @@ def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
 
 
 def _lines(text: Path, sentences: int | None) -> list[str]:
-    lines = [line for line in islice(read_lines(text), sentences) if line.strip()]
+    # a line may contain only characters that the tokenizer removes
+    lines = list(islice((line for line in read_lines(text) if normalize(line)), sentences))
     if not lines:
         raise InputError(f"{text} contains no text to translate. Specify another file.")
     return lines

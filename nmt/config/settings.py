@@ -436,8 +436,7 @@ class Training(Section):
     )
     precision: Literal["fp32", "bf16"] = _paper(
         "training.precision",
-        "data type of matrix multiplications and, on a CPU, of residual sums; the weights are "
-        "always fp32",
+        "data type of matrix multiplications and of residual sums; the weights are always fp32",
     )
     seed: Seed = Field(
         default=1, description="random seed for the initial weights, the batches and dropout"
@@ -479,8 +478,8 @@ class Training(Section):
     ema_decay: Decay | None = Field(
         default=None,
         description="decay of an exponential moving average e of the weights, which is updated "
-        "after each step: e <- decay * e + (1 - decay) * weights. Every checkpoint contains the "
-        "average in addition to the weights",
+        "after each step: e <- decay * e + (1 - decay) * weights. The newest two checkpoints "
+        "contain the average in addition to the weights",
     )
     finished_model: Literal["better", "average", "ema"] = Field(
         default="better",

@@ -1,6 +1,7 @@
 """Shows training progress as a progress bar on a terminal, and as lines of text elsewhere."""
 
 import contextlib
+import math
 import sys
 import time
 from typing import Any
@@ -20,10 +21,12 @@ class Console:
     Args:
         step: the step of the checkpoint that the run resumes from, or 0 for a new run.
         max_steps: the maximum number of steps in the run.
+        most_s: the seconds after which the run ends, even if it has not reached `max_steps`.
     """
 
-    def __init__(self, step: int, max_steps: int):
+    def __init__(self, step: int, max_steps: int, most_s: float = math.inf):
         self._opened, self._first, self._max_steps = time.monotonic(), step + 1, max_steps
+        self._most_s = most_s
         self._shown, self._step = self._opened, step  # the time of the last line; the last step
         self._bar = tqdm(
             total=max_steps, initial=step, unit="step", dynamic_ncols=True,
@@ -54,7 +57,8 @@ class Console:
         self._bar.set_postfix_str(text)
         if self._bar.disable:
             # estimated from the average time per step so far, including validation and saving
-            left = (time.monotonic() - self._opened) / (step - self._first + 1) * missing
+            passed = time.monotonic() - self._opened
+            left = min(passed / (step - self._first + 1) * missing, max(self._most_s - passed, 0))
             text += f", {_duration(left)} left" if missing else ""
             self.note(f"step {step}/{self._max_steps} {text}")
 

@@ -28,9 +28,9 @@ _PATIENCE_STEPS = 100
 
 
 def rate_warnings(config: Config) -> list[str]:
-    """Returns warnings if the learning rate will exceed `highest_rate` or will never decrease.
+    """Returns warnings if the learning rate will exceed `highest_rate` or the warm-up never ends.
 
-    In fine-tuning, a learning rate that never decreases is common and does not trigger a warning.
+    In fine-tuning, a warm-up that is longer than the run is common and does not trigger a warning.
     """
     return [*_too_high(config), *_always_rising(config)]
 
@@ -52,11 +52,17 @@ def _too_high(config: Config) -> Iterator[str]:
     if highest is None or peak <= highest:
         return
     name = "warmup_steps" if settings.decay_after is None else "decay_after"
-    yield (
+    problem = (
         f"The learning rate will rise to {peak:.1e}, but models with d_model "
-        f"{config.model.d_model} learn little above {highest:.1e}. Raise training.{name} "
-        f"({getattr(settings, name)}) or lower training.learning_rate_factor "
-        f"({settings.learning_rate_factor:g}): the peak is factor / sqrt(d_model * {name})."
+        f"{config.model.d_model} learn little above {highest:.1e}. "
+    )
+    factor = f"training.learning_rate_factor ({settings.learning_rate_factor:g})"
+    if settings.warmup_steps > settings.max_steps:  # the run ends before the peak
+        yield f"{problem}Lower {factor}."
+        return
+    yield (
+        f"{problem}Raise training.{name} ({getattr(settings, name)}) or lower {factor}: the peak "
+        f"is factor / sqrt(d_model * {name})."
     )
 
 
@@ -126,30 +132,32 @@ def has_learned(validation: Mapping[str, Any]) -> bool:
     return validation["nll"] < 0.8 * validation["unigram_nll"]
 
 
-def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirectory) -> list[str]:
+def shortcomings(
+    finished: Mapping[str, Any], best: Best, by: Measure, run: RunDirectory
+) -> list[str]:
     """Returns warnings about the quality of a finished model.
 
     Args:
-        mean: the validation of the averaged model, as an entry of log.jsonl.
-        best: the best validation of a single checkpoint. If `best.step` is None, the averaged model
+        finished: the validation of the finished model, as an entry of log.jsonl.
+        best: the best validation of a single checkpoint. If `best.step` is None, the finished model
             is not compared with a checkpoint.
-        by: the measure by which the averaged model and the checkpoint are compared.
+        by: the measure by which the finished model and the checkpoint are compared.
     """
     found = []
-    if not has_learned(mean):
+    if not has_learned(finished):
         found.append(
             f"The model in {run.path} has learned almost nothing: its validation nll of "
-            f"{mean['nll']:.3f} should be at least 20% lower than the nll of predictions from "
-            f"token frequencies alone, which is {mean['unigram_nll']:.3f}. Continue the training. "
-            "If the loss did not fall, lower the learning rate or the dropout, and check that line "
-            "i of the target files is the translation of line i of the source files."
+            f"{finished['nll']:.3f} should be at least 20% lower than the nll of predictions from "
+            f"token frequencies alone, which is {finished['unigram_nll']:.3f}. Continue the "
+            "training. If the loss did not fall, lower the learning rate or the dropout, and check "
+            "that line i of the target files is the translation of line i of the source files."
         )
-    elif best.step is not None and best.beats(mean, by):
+    elif best.step is not None and best.beats(finished, by):
         name, alone = NAMES[by], getattr(best, by)
         found.append(
-            f"The averaged model in {run.path} is worse ({name} {mean[by]:.3f}) than the best "
+            f"The finished model in {run.path} is worse ({name} {finished[by]:.3f}) than the best "
             f"checkpoint, step {best.step:,} ({name} {alone:.3f}). Use "
-            f"{run.checkpoint(best.step)}, train longer, or average the weights of fewer steps."
+            f"{run.checkpoint(best.step)}, set training.finished_model to better, or train longer."
         )
     return found
 

@@ -1,6 +1,7 @@
 """Logs a run to log.jsonl, TensorBoard and standard error."""
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,7 @@ class RunLog:
         elapsed_s: the training time in seconds that the checkpoint records.
         hardware: the values of `device` and `world_size` that are added to every entry of
             log.jsonl.
+        max_hours: the maximum training time of the run in hours, or None.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class RunLog:
         max_steps: int = 0,
         elapsed_s: float = 0.0,
         hardware: dict[str, Any] | None = None,
+        max_hours: float | None = None,
     ):
         self._since, self._tokens = time.monotonic(), 0
         self._began, self._hardware = self._since - elapsed_s, hardware or {}
@@ -81,7 +84,9 @@ class RunLog:
         directory = RunDirectory(run)
         write_file(directory.log, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = directory.log.open("a", encoding="utf-8")
-        self._board, self._console = Board(directory.tensorboard, step), Console(step, max_steps)
+        most_s = math.inf if max_hours is None else 3600 * max_hours - elapsed_s
+        self._board = Board(directory.tensorboard, step)
+        self._console = Console(step, max_steps, most_s)
 
     @property
     def elapsed_s(self) -> float:

@@ -121,8 +121,9 @@ def _log(training: Training, step: int) -> RunLog:
     run = training.run
     if not run.ranks.is_main:
         return RunLog(None)
+    settings = run.config.training
     hardware = {"device": run.ranks.device_name, "world_size": run.ranks.world_size}
     return RunLog(
-        run.directory.path, step, training.best.validated, run.config.training.max_steps,
-        training.elapsed_s, hardware,
+        run.directory.path, step, training.best.validated, settings.max_steps, training.elapsed_s,
+        hardware, settings.max_hours,
     )  # fmt: skip

@@ -113,6 +113,10 @@ def test_each_shape_is_timed_once_with_its_gradients():
         (each.inner, each.columns) for each in model_products(model, 40, 7, gradients=False)
     } == {*forward}
     assert found[0].flops == 2 * 7 * 8 * 22
+    gated = model_products(
+        model.model_copy(update={"feed_forward": "swiglu"}), 99, 7, gradients=False
+    )
+    assert {(8, 40), (20, 8)} <= {(each.inner, each.columns) for each in gated}
 
 
 def test_steps_are_those_of_training(settings, monkeypatch):

@@ -17,7 +17,7 @@ from nmt.storage import manifest
 from nmt.training import console, run_log, saving
 from nmt.training import loop as training
 from nmt.training import step as steps
-from nmt.training.health import Divergence, shortcomings, unigram_nll
+from nmt.training.health import Divergence, rate_warnings, shortcomings, unigram_nll
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
 from tests.training.runs import run
@@ -113,7 +113,7 @@ def test_a_mean_that_is_worse_than_a_single_step_is_told(by: Measure):
     name = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}[by]
     best_step = f"the best checkpoint, step 3 ({name} {GOOD[by]:.3f})"
     assert f"r is worse ({name} {WORSE[by]:.3f}) than {best_step}" in told
-    assert "Use r/checkpoints/step-00000003, train longer, or average the weights of" in told
+    assert "Use r/checkpoints/step-00000003, set training.finished_model to better, or" in told
     others = {measure: value for measure, value in WORSE.items() if measure != by}
     assert shortcomings(GOOD | others, best, by, directory) == []
     [told] = shortcomings(GOOD | {"nll": 4.1, "bleu": 0.0}, best, by, directory)
@@ -200,6 +200,13 @@ def test_the_time_left_is_at_the_pace_of_this_sitting(tmp_path: Path, clock, cap
         clock.now += 10
         log.step({"step": 91} | facts)
     assert ", 90 s left" in capsys.readouterr().err
+
+
+def test_a_warm_up_beyond_the_run_is_not_to_be_longer(settings):
+    steps = {"training__warmup_steps": 1000, "training__max_steps": 500}
+    too_high, rising = rate_warnings(settings(**steps, training__learning_rate_factor=60.0))
+    assert too_high.endswith(". Lower training.learning_rate_factor (60).")
+    assert "Lower training.warmup_steps" in rising
 
 
 def test_a_rate_that_is_too_high_is_told_before_the_first_step(settings, capsys):

@@ -38,7 +38,7 @@ def test_a6_samples_are_harmless_in_tensorboard(tmp_path: Path):
 def test_a_slow_run_without_a_terminal_shows_a_line_every_minute(monkeypatch, capsys):
     clock = [0.0]
     monkeypatch.setattr("nmt.training.console.time.monotonic", lambda: clock[0])
-    console = Console(4, 9)
+    console = Console(4, 9, most_s=101.0)  # ends before step 9
     for _ in range(4):  # steps of 25 s
         clock[0] += 25
         console.advance()
@@ -48,6 +48,7 @@ def test_a_slow_run_without_a_terminal_shows_a_line_every_minute(monkeypatch, ca
     console.advance()
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "step 6/9" and lines[1].startswith("step 8/9 epoch 1") and len(lines) == 2
+    assert lines[1].endswith(", 1 s left")
 
 
 def test_only_whole_lines_are_read_back(tmp_path: Path):

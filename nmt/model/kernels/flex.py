@@ -35,8 +35,8 @@ def flex_suits(model: Model, device: torch.device) -> bool:
 def with_blocks(visibility: Visibility) -> Visibility:
     """Adds a block mask that lets FlexAttention skip fully masked blocks of 128 x 128 scores.
 
-    When sentences are packed, each sentence lies within one block of 128 columns, unless it is the
-    only sentence in its row. If a row has 256 columns, as in the paper's configurations,
+    When sentences are packed, a sentence of up to 128 tokens usually lies within one block of 128
+    columns. If a row has 256 columns, as in the paper's configurations,
     FlexAttention therefore skips about half of the scores. With FlexAttention, padding queries
     attend to no key, and their outputs are 0. With the other attention kernels, padding queries
     attend to the keys of all segments.
