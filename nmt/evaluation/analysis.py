@@ -88,16 +88,17 @@ def analyze(
         found: the model. Word frequencies are counted in the model's training data.
         translator: the loaded model, which is used to measure its calibration. If `found` or
             `translator` is None, the analysis contains neither word frequencies nor calibration.
-
-    Raises:
-        InputError: sacreBLEU's tokenizer for the source language is not installed.
     """
     assert tests.sources is not None
-    words = words_of(counting)
-    of_source = words_of({"target_language": found.config.data.source_language if found else None})
+    words, missing = words_of(counting), list[str]()
+    language = found.config.data.source_language if found else None
+    try:
+        of_source = words_of({"target_language": language})
+    except InputError:  # sacreBLEU's tokenizer for this language is not installed
+        missing.append(f"source lengths in words of {language}: they are counted in characters")
+        of_source = words_of({"tokenize": "char"})
     of_target = words_of({"target_language": counting.get("target_language")})
     sources = list(map(of_source, tests.sources))
-    missing: list[str] = []
     frequencies = calibrated = None
     if found is None or translator is None:
         missing.append("word frequencies and calibration: no model was given")

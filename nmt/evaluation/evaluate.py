@@ -152,7 +152,8 @@ def _refuse_conflicts(**arguments: object) -> None:
     search = arguments["options"] or SearchOptions()
     changed = [each.name for each in fields(SearchOptions)
                if getattr(search, each.name) != each.default]  # fmt: skip
-    translating = [*changed, *sorted(has & {"device", "precision"})]
+    uses_model = has & {"analysis", "contrastive"}
+    translating = [*changed, *(() if uses_model else sorted(has & {"device", "precision"}))]
     without_source = "source" not in has
     for is_so, problem, remedy in (
         (len(is_compared) == 2,
@@ -260,7 +261,8 @@ def _wrong_languages(
     if not tests.files:
         return None
     texts = [(*each, language) for each in zip(tests.files, tests.references, strict=True)]
-    if model is not None and tests.sources is not None:
+    own = model and language_of(model.config.data.target_language)
+    if model is not None and tests.sources is not None and own == language_of(language):
         texts.insert(0, (str(source), tests.sources, model.config.data.source_language))
     return wrong_languages(*texts)
 

@@ -29,14 +29,15 @@ def info(config: Config) -> dict[str, Any]:
         parts[part] = parts.get(part, 0) + parameter.numel()
     settings = config.training
     per_pair = flops_per_token_pair(config.model, config.tokenizer.vocabulary_size, LENGTH)
-    per_step = per_pair * settings.batch_tokens + optimizer_flops(transformer, config)
+    of_optimizer = optimizer_flops(transformer, config)
     name, differing = differences_from_paper(config)
     return {
         "vocabulary_size": config.tokenizer.vocabulary_size,
         "parameters": {"total": sum(parts.values())} | parts,
         "flops": {
             "per_token_pair": per_pair,
-            "training": per_step * settings.max_steps,
+            "optimizer": of_optimizer,
+            "training": (per_pair * settings.batch_tokens + of_optimizer) * settings.max_steps,
         },
         "learning_rate": {
             "peak": learning_rate(config, peak_step(config)),

@@ -150,8 +150,11 @@ def _median_speed(run: RunRecord) -> str:
 
 
 def _counted_flops(run: RunRecord) -> str:
-    source, target = _tokens(run)
-    return _scientific(run.info["flops"]["per_token_pair"] * (source + target) / 2)
+    (source, target), flops = _tokens(run), run.info["flops"]
+    if not source + target:
+        return _scientific(0)
+    per_pair, of_optimizer = flops["per_token_pair"], flops["optimizer"] * run.step
+    return _scientific(per_pair * (source + target) / 2 + of_optimizer)
 
 
 def _paper_method_flops(run: RunRecord) -> str:

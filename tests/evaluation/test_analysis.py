@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from nmt.evaluation.analysis import (
     words_of,
 )
 from nmt.evaluation.analysis_tables import analysis_tables
-from nmt.evaluation.bleu import bleu_interval
+from nmt.evaluation.bleu import bleu_interval, bleu_metric
 from nmt.evaluation.calibration import BINS, binned, calibration, expected_calibration_error
 from nmt.evaluation.test_sets import TestSet
 from nmt.model.special_ids import BOS_ID, EOS_ID
@@ -132,6 +133,20 @@ def test_length_ratio_and_faults_by_hand():
     assert found.length_ratio == (0 + 1 + 6 + 16 + 0 + 2) / (2 + 1 + 5 + 8 + 0 + 1)
     assert found.missing == ["word frequencies and calibration: no model was given"]
     assert "Not computed: word frequencies" in analysis_tables(found)[-1].as_text()
+
+
+def test_sources_of_a_language_whose_tokenizer_is_missing_are_counted_in_characters(monkeypatch):
+    def installed(target_language=None, **counting):
+        if target_language == "ja":
+            raise InputError("sacreBLEU's tokenizer is not installed.")
+        return bleu_metric(**counting)
+
+    monkeypatch.setattr("nmt.evaluation.analysis.bleu_metric", installed)
+    model = SimpleNamespace(config=SimpleNamespace(data=SimpleNamespace(source_language="ja")))
+    tests = TestSet(["私" * 12], [["I"]], "")
+    found = analyze(["I"], tests, {}, model)
+    assert [each.sentences for each in found.by_source_length][:3] == [0, 1, 0]  # 10 to 19
+    assert found.missing[0].endswith("words of ja: they are counted in characters")
 
 
 def test_training_words_are_counted(tiny_data, settings):

@@ -352,6 +352,9 @@ def test_swapped_files_are_told_before_they_are_translated(model, monkeypatch):
     assert notes[0].endswith("de looks like de, not en, and en looks like en, not de. "
                              "Exchange the two files.")  # fmt: skip
     assert not [note for note in notes[1:] if "BLEU" in note or "seem" in note]
+    notes.clear()  # a model of two directions, whose configuration names only one of them
+    evaluate("m", **files, target_language="en", note=notes.append)
+    assert not [note for note in notes if "looks like" in note]
 
 
 class FakeComet(types.ModuleType):
