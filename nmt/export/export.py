@@ -1,5 +1,6 @@
 """Implements `nmt export`, which converts a model to the format of another program."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,8 @@ from nmt.storage.atomic import new_directory
 from nmt.translator import Translator
 
 Format = Literal["ctranslate2", "huggingface"]
+
+_PACKAGES: dict[Format, str] = {"ctranslate2": "ctranslate2", "huggingface": "transformers"}
 
 
 def export(
@@ -33,8 +36,8 @@ def export(
         InputError: the format does not support the model's tokenizer or one of its settings.
         ExportError: the exported model's translations differ from the original model's
             translations.
-        ArgumentError: the format's package is not installed, the format does not support
-            `quantization`, or `output` belongs to a run.
+        ArgumentError: the format does not support `quantization`, or `output` belongs to a run.
+        ModuleNotFoundError: the format's package is not installed.
         NoModelError: there is no usable model at `model`.
     """
     refuse_output(output)
@@ -44,7 +47,7 @@ def export(
             "remove {quantization}.",
             quantization,
         )
-    _refuse_missing(format)
+    import_module(_PACKAGES[format])  # fails before the model is loaded
     loaded = load_model(model, device=torch.device("cpu"), note=note)
     translator = Translator.of(
         loaded.transformer, loaded.tokenizer, loaded.config, loaded.target_symbols
@@ -58,19 +61,3 @@ def export(
             found = export_huggingface(translator, folder, loaded)
     kind = f"{format}, {quantization}" if quantization else format
     note(f"Wrote {output} ({kind}). {found}")
-
-
-def _refuse_missing(format: Format) -> None:
-    try:
-        if format == "ctranslate2":
-            import ctranslate2  # noqa: F401
-        else:
-            import transformers  # noqa: F401
-    except ImportError:
-        package = {"ctranslate2": "ctranslate2", "huggingface": "transformers"}[format]
-        raise ArgumentError(
-            "{} is not installed, but {format} {} needs it. Install it with: pip install 'nmt[{}]'",
-            package,
-            format,
-            format,
-        ) from None

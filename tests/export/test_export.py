@@ -280,7 +280,8 @@ def test_a_missing_extra_is_told(format, package, tmp_path, monkeypatch, capsys)
     monkeypatch.setitem(sys.modules, package, None)
     assert export(str(tmp_path), format, tmp_path / "out") == 2
     said = capsys.readouterr().err
-    assert f"{package} is not installed, but --format {format}" in said and "pip install" in said
+    assert f"{package} is not installed, but nmt export needs it." in said
+    assert f"pip install 'nmt[{format}]'" in said
 
 
 def test_a_quantization_is_ctranslate2s(tmp_path, capsys):
