@@ -117,7 +117,7 @@ def server(model: Path) -> Iterator[int]:
         output, port = "", 0
         for line in process.stderr:
             output += line
-            if found := re.search(r":(\d+), loading", line):
+            if found := re.search(r":(\d+)\. Loading the model", line):
                 port = int(found[1])
             if line == "nmt: ready\n":
                 break

@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 from recipes.serving_load import load
-from tests.serving.served import Shouting, served
+from tests.fixtures.make import TRAINED
+from tests.serving.served import Shouting, ask, served
 
 
 def test_clients_count_answers_and_refusals():
@@ -16,6 +17,11 @@ def test_clients_count_answers_and_refusals():
         assert 0 < found.percentile(0.5) <= found.percentile(0.99) < 0.5
         refused = asyncio.run(load.load(port, ["x" * 30_000], 1, 0.3))
         assert set(refused.statuses) == {400}
+
+
+def test_a_started_server_is_ready_at_its_port():
+    with load.server(TRAINED / "run") as port:
+        assert ask(port, "/ready") == (200, {"status": "ready"})
 
 
 def test_it_prints_both_rates_and_their_share(monkeypatch, tmp_path: Path, capsys):
