@@ -14,7 +14,13 @@ for ((i = 1; i <= n; i++)); do
 done
 trap 'rm -f "$output.new"' EXIT
 cat "${parts[@]}" > "$output.new"
-expected=$(awk 'END { print NR }' "$input") # the last line may lack a newline
+case $(head -c 10 "$input" | od -An -tx1 | tr -d ' ') in # nmt also goes by the content
+    1f8b*) unpack="gzip -dc" ;;
+    425a683[1-9]314159265359* | 425a683[1-9]177245385090*) unpack="bzip2 -dc" ;;
+    fd377a585a00*) unpack="xz -dc" ;;
+    *) unpack=cat ;;
+esac
+expected=$($unpack < "$input" | awk 'END { print NR }') # the last line may lack a newline
 found=$(wc -l < "$output.new")
 if [ "$found" -ne "$expected" ]; then
     echo "merge: error: $output would have $found lines instead of $expected." \

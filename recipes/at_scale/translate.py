@@ -13,8 +13,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from nmt.cli.terminal import run_script, say
@@ -47,11 +47,13 @@ class Worker:
         device = "cuda" if job.gpus else "cpu"
         self.translator = Translator.load(job.model, device=device, precision="fp32")
 
-    def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, rows: pa.Table) -> pa.Table:
         """Adds the translation of each row, in one line as in the output of `nmt translate`."""
-        texts = ["" if text is None else str(text) for text in rows[self.job.column]]
+        column = rows[self.job.column].to_pylist()
+        texts = ["" if text is None else str(text) for text in column]
         found = self.translator.translate(texts, self.job.options)
-        return rows | {"translation": [each.text for each in found]}
+        translations = pa.array([each.text for each in found], pa.string())
+        return rows.append_column("translation", translations)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -144,6 +146,7 @@ def _translate(job: Job, file: Path, place: Path) -> None:
         Worker,
         fn_constructor_args=(job,),
         batch_size=job.batch_size,
+        batch_format="pyarrow",  # keeps the types of the other columns
         compute=ray.data.ActorPoolStrategy(size=job.workers),
         num_cpus=job.cpus,
         num_gpus=job.gpus,
