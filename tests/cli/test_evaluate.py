@@ -25,7 +25,10 @@ OF_TRANSLATING = ("--beam 5", "--length-penalty 1", "--batch-tokens 9", "--devic
             "--source s --reference r",
             "nothing to score. Add MODEL or --hypothesis",
         ),
-        ("m --hypothesis h --source s --reference r --analysis --device cpu", "no model directory m"),
+        (
+            "m --hypothesis h --source s --reference r --analysis --device cpu",
+            "no model directory m",
+        ),
         ("--hypothesis h", "Add --reference or --test-set"),
         ("--hypothesis h --reference r", "Add --target-language or MODEL"),
         *(
