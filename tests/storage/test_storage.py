@@ -119,6 +119,13 @@ def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path):
     assert modes == {"d": 0o750, "deep": 0o750, "x": 0o640, "f": 0o640}
 
 
+def test_a_file_that_replaces_another_has_its_permissions(tmp_path: Path):
+    (path := tmp_path / "f").touch()
+    path.chmod(0o600)
+    write_file(path, "private")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("private", 0o600)
+
+
 @pytest.fixture
 def order(monkeypatch, tmp_path: Path) -> list[tuple[str, str]]:
     """Records syncs and renames in order, with paths below `tmp_path`."""
