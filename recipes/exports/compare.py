@@ -5,7 +5,8 @@
 The script exports the run's model to the directory OUTPUT. In each round, it translates the run's
 test set with every system, in a separate process per system. It prints BLEU, chrF and the median
 time in seconds. OUTPUT/results.json contains the results of every round, and OUTPUT/SYSTEM.txt
-contains the translations of a system. Existing exports are reused.
+contains the translations of a system. Existing exports are reused, so each model needs its own
+OUTPUT.
 """
 
 import argparse
@@ -18,11 +19,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nmt.cli.flags import beam_size, positive
 from nmt.cli.terminal import run_script, say
 from nmt.errors import InputError
 from nmt.evaluation.bleu import score
+from nmt.evaluation.table import Table
 from nmt.evaluation.test_sets import own
 from nmt.export.export import export
+from nmt.runs.found_model import FoundModel
 from nmt.runs.model_directory import find_model
 from nmt.storage.atomic import write_file
 
@@ -49,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     tests = own(model)
     sources, references = tests.sources or [], tests.references[0]
     words.output.mkdir(parents=True, exist_ok=True)
+    _claim(words.output, model)
     wanted = {SYSTEMS[name][1] for name in words.systems}
     for name, (format, quantization) in EXPORTS.items():
         if name in wanted and not (words.output / name).exists():
@@ -72,13 +77,30 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compares a run's model with its exports.")
     parser.add_argument("run", type=Path, help="a trained run")
     parser.add_argument("output", type=Path, help="directory for exports and results")
-    parser.add_argument("--beam", type=int, default=4, help="default: 4")
-    parser.add_argument("--batch", type=int, default=32, help="sentences per batch (default: 32)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all cores")
-    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    parser.add_argument("--beam", type=beam_size, default=4, help="default: 4")
+    parser.add_argument("--batch", type=positive, default=32,
+                        help="sentences per batch (default: 32)")  # fmt: skip
+    parser.add_argument("--threads", type=positive, default=os.cpu_count(),
+                        help="default: all cores")  # fmt: skip
+    parser.add_argument("--rounds", type=positive, default=3, help="default: 3")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], metavar="NAME",
                         help=f"systems, from: {', '.join(SYSTEMS)} (default: all)")  # fmt: skip
     return parser.parse_args(argv)
+
+
+def _claim(output: Path, model: FoundModel) -> None:
+    """Records in `output` which model its exports and results belong to.
+
+    Raises:
+        InputError: they belong to another model.
+    """
+    path, sha256 = output / "model.sha256", model.manifest["sha256"]
+    if path.exists() and path.read_text() != sha256:
+        raise InputError(
+            f"{output} contains results of another model than {model.directory}. Choose another "
+            "OUTPUT."
+        )
+    write_file(path, sha256)
 
 
 def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) -> float:
@@ -119,13 +141,12 @@ def _result(
 
 def table(found: dict[str, dict[str, Any]]) -> str:
     """Returns the results as a Markdown table."""
-    lines = ["| system | BLEU | chrF | seconds | range |", "| --- | --- | --- | --- | --- |"]
-    for name, each in found.items():
-        least, most = min(each["seconds"]), max(each["seconds"])
-        figures = f"{each['bleu']:.2f} | {each['chrf']:.2f} | {each['median_seconds']:.2f}"
-        figures += f" | {least:.2f} to {most:.2f}"
-        lines.append(f"| {name} | {figures} |")
-    return "\n".join(lines)
+    rows = [
+        [name, f"{each['bleu']:.2f}", f"{each['chrf']:.2f}", f"{each['median_seconds']:.2f}",
+         f"{min(each['seconds']):.2f} to {max(each['seconds']):.2f}"]
+        for name, each in found.items()
+    ]  # fmt: skip
+    return Table("", ["system", "BLEU", "chrF", "seconds", "range"], rows).as_markdown().rstrip()
 
 
 if __name__ == "__main__":
