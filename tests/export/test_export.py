@@ -187,6 +187,8 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
     words = [sys.executable, str(out / "translate.py"), "--beam", "1", str(lines)]
     wrong = subprocess.run(words, capture_output=True, text=True)
     assert wrong.returncode == 2 and f"unrecognized arguments: {lines}" in wrong.stderr
+    wrong = subprocess.run([*words[:2], "--beam", "0"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "--beam must be at least 1" in wrong.stderr
     words[-1:] = ["--length-penalty", "0"]
     with lines.open() as file:
         same = subprocess.run(words, stdin=file, capture_output=True, text=True, check=True)
