@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from nmt.cli.terminal import run_script
 from nmt.errors import InputError, count
 from nmt.storage.opening import read_lines
 
@@ -47,4 +48,4 @@ def write(prefix: Path, ending: str, lines: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script("halves", main)

@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import itertools
 import json
+import math
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from torch.optim import Optimizer
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for use as a script
 
 from nmt.benchmark import flops
+from nmt.cli.flags import positive
 from nmt.cli.terminal import run_script, say
 from nmt.config import Config, Model, load
 from nmt.cpu_memory import keep_freed_memory
@@ -128,12 +130,22 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                              + " ".join(LSTM_SETTINGS))  # fmt: skip
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N")
     budget = parser.add_mutually_exclusive_group(required=True)
-    budget.add_argument("--minutes", type=float, metavar="M", help="training time per run")
-    budget.add_argument("--flops", type=float, metavar="N", help="training FLOPs per run")
-    budget.add_argument("--steps", type=int, metavar="N", help="optimizer steps per run")
+    budget.add_argument("--minutes", type=_above_0, metavar="M", help="training time per run")
+    budget.add_argument("--flops", type=_above_0, metavar="N", help="training FLOPs per run")
+    budget.add_argument("--steps", type=positive, metavar="N", help="optimizer steps per run")
     parser.add_argument("--output", type=Path, default=Path("runs/baselines"), metavar="DIR",
                         help="directory for the runs, table.md and table.json")  # fmt: skip
     return parser.parse_intermixed_args(argv)
+
+
+def _above_0(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text}")
+    return value
 
 
 def configured(system: str, seed: int, arguments: argparse.Namespace) -> Config:

@@ -13,7 +13,7 @@ import random
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from nmt.decoding.glossary import unmet
 from nmt.decoding.translation import Term
 from nmt.errors import InputError
 from nmt.evaluation.bleu import score
-from nmt.storage.opening import read_lines
+from nmt.evaluation.test_sets import from_files
 from nmt.translator import Translator
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -127,11 +127,8 @@ def _print_row(
 
 
 def _pairs(paths: Sequence[Path]) -> list[tuple[str, str]]:
-    return list(zip(*map(_lines, paths), strict=True))
-
-
-def _lines(path: Path) -> Iterator[str]:
-    return (line.rstrip("\n") for line in read_lines(path))
+    text = from_files(paths[0], paths[1:])
+    return list(zip(text.sources or [], text.references[0], strict=True))
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

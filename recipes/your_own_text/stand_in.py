@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from nmt.cli.terminal import run_script
 from nmt.demo_language import demo_pairs
 
 SIZES = {
@@ -44,4 +45,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script("stand_in", main)

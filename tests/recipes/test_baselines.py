@@ -239,6 +239,14 @@ def test_a_budget_of_flops_ends_at_the_step_that_reaches_it(command: list[str], 
     assert timed.training.max_hours == 0.5
 
 
+@pytest.mark.parametrize("flag", ["--steps", "--minutes", "--flops"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
+def test_a_budget_must_be_above_0(flag: str, value: str, command: list[str], capsys):
+    with pytest.raises(SystemExit) as end:
+        baselines.main([*command, f"{flag}={value}"])
+    assert end.value.code == 2 and f"{flag}: must be a " in capsys.readouterr().err
+
+
 def test_unequal_stacks_are_refused(command: list[str]):
     command[3] = "model.encoder_layers=1"
     with pytest.raises(InputError, match="encoder_layers is 1 and decoder_layers is 2"):

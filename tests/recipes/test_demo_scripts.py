@@ -1,5 +1,7 @@
 """The scripts show.py and stand_in.py. The test of `make demo` runs show.py completely."""
 
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,20 @@ def test_help_is_no_folder(script, tmp_path: Path, monkeypatch, capsys):
     assert end.value.code == 0
     assert "usage: " in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("script", [stand_in, halves])
+def test_a_file_instead_of_a_folder_is_said_in_one_line(
+    script, tmp_path: Path, monkeypatch, capsys
+):
+    (tmp_path / "a").write_text("a\n")
+    names = ["a"] if script == stand_in else ["a", "a", "a/new/b"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["script", *names])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(script.__file__, run_name="__main__")
+    [line] = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2 and ": error: " in line
 
 
 def test_stand_in_files_are_of_two_domains(tmp_path: Path, monkeypatch):

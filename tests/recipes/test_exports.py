@@ -37,7 +37,7 @@ def test_exports_of_another_model_are_not_reused(tmp_path: Path, monkeypatch):
     for _ in range(2):
         compare.main([str(run), *words])
     results = (tmp_path / "out" / "results.json").read_bytes()
-    with pytest.raises(InputError, match="results of another model than .*100. Choose another"):
+    with pytest.raises(InputError, match=r"results of another model than .*100\. Choose another"):
         compare.main([str(run / "checkpoints" / "step-00000100"), *words])
     assert (tmp_path / "out" / "results.json").read_bytes() == results and len(made) == 2
 

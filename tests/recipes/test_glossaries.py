@@ -1,5 +1,8 @@
 """The measurement of glossaries, with a small model: lexicon, choice of terms, and table."""
 
+import pytest
+
+from nmt.errors import InputError
 from recipes.glossaries import glossaries
 from tests.fixtures.make import TRAINED
 
@@ -23,3 +26,10 @@ def test_a_glossary_of_one_term_per_sentence_is_kept(tmp_path, capsys):
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[-1] for row in rows[1:]][1::2] == ["100.0%", "100.0%"]
     assert float(rows[4][-2]) > float(rows[3][-2]) + 1  # chrF rises
+
+
+def test_unequal_files_are_refused(tmp_path):
+    (tmp_path / "de").write_text("eins\n")
+    texts = [str(TRAINED / "test.en"), str(tmp_path / "de")]
+    with pytest.raises(InputError, match=r"test\.en has \d+ source lines, but .*de has 1 ref"):
+        glossaries.main([str(TRAINED / "run"), "--training", *texts, "--test", *texts])
