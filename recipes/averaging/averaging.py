@@ -11,6 +11,7 @@ kept, and a stopped run continues from its last checkpoint.
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ from nmt.cli.terminal import run_script, say
 from nmt.config import Config, load
 from nmt.data import kept_test_set
 from nmt.data.prepare import prepare
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 from nmt.evaluation.bleu import score
 from nmt.evaluation.table import Table
 from nmt.reporting.differences import System, difference_table
@@ -58,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     base = load(arguments.config, arguments.overrides)
     if not base.data.test:
         raise InputError("data.test is empty, but is needed to compare the models. Set data.test.")
+    _check_checkpoints(base)
     prepare(base, note=say)
     results = []
     for seed in arguments.seeds:
@@ -82,6 +84,17 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("runs/averaging"), metavar="DIR",
                         help="directory for the runs and table.md")  # fmt: skip
     return parser.parse_intermixed_args(argv)
+
+
+def _check_checkpoints(config: Config) -> None:
+    settings = config.training
+    there = math.ceil(settings.max_steps / settings.checkpoint_every)
+    if there < settings.average_last:
+        raise InputError(
+            f"training.average_last is {settings.average_last}, but a run has only "
+            f"{count(there, 'checkpoint')} to average. Lower training.average_last or "
+            "training.checkpoint_every."
+        )
 
 
 def _settings(seed: int, arguments: argparse.Namespace) -> list[str]:

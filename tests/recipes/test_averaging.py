@@ -55,6 +55,18 @@ def test_the_models_are_the_last_weights_and_their_two_averages(
     assert "the steps 3, 4." in capsys.readouterr().out
 
 
-def test_a_configuration_without_test_set_is_refused_before_training(command: list[str]):
-    with pytest.raises(InputError, match=r"data\.test is empty"):
-        averaging.main([*command, "data.test=[]"])
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["data.test=[]"], r"data\.test is empty"),
+        (["training.average_last=5"], "average_last is 5, but .* only 4 checkpoints"),
+        (["training.checkpoint_every=3"], "average_last is 3, but .* only 2 checkpoints"),
+    ],
+    ids=str,
+)
+def test_settings_without_a_comparison_are_refused_before_training(
+    words: list[str], problem: str, command: list[str], monkeypatch
+):
+    monkeypatch.setattr(averaging, "prepare", None)
+    with pytest.raises(InputError, match=problem):
+        averaging.main([*command, *words])
