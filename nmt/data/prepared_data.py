@@ -36,7 +36,7 @@ class PreparedData:
     * `shards` contains, for each split, a list of objects with the keys `file`, `pairs`,
       `source_tokens`, `target_tokens` and `weight`.
     * `corpora` contains the number of pairs that each cleaning rule dropped from each corpus.
-    * `warnings` lists the warnings about the first pairs of the corpora.
+    * `warnings` lists the warnings about the language codes and the first pairs of the corpora.
     * `settings` and `inputs` describe the settings and input files that determine the data.
     * `origin_sha256` is a hash of everything that determines the data.
     """
@@ -139,14 +139,7 @@ class PreparedData:
         """
         if shard.path in self._verified:
             return
-        name = shard.path.relative_to(self.directory).as_posix()
-        expected = self.manifest["files"][name]["sha256"]
-        found = manifest.file_hash(shard.path)
-        if found != expected:
-            raise InputError(
-                f"{shard.path} is damaged (its sha256 is {found[:12]}..., but the manifest lists "
-                f"{expected[:12]}...). Run nmt prepare again."
-            )
+        self.verify_files([shard.path.relative_to(self.directory).as_posix()])
         self._verified.add(shard.path)
 
     def changed_input(self) -> str | None:
@@ -191,9 +184,10 @@ def _prepare_again() -> Iterator[None]:
         yield
     except NoModelError as error:
         problem = error.problems[0].partition(". ")[0]  # without the remedy
-        raise InputError(
-            f"{problem}. Run nmt prepare again, or restore the data from a copy."
-        ) from None
+        remedy = "Run nmt prepare again, or restore the data from a copy."
+        if isinstance(error, manifest.OtherKindError):  # nmt prepare would reject the directory
+            remedy = "Choose another data.directory."
+        raise InputError(f"{problem}. {remedy}") from None
 
 
 def refuse_if_used(directory: Path, origin_sha256: str, settings: Mapping[str, Any]) -> None:

@@ -174,9 +174,9 @@ class RunDirectory:
         return RunIdentity(self, settings, data)
 
     def refuse_what_is_not_ours(self) -> None:
-        """Raises InputError if the run would overwrite files that nmt did not create.
+        """Raises InputError if the run would overwrite files that nmt train did not create.
 
-        Also raises InputError if the run's settings are not valid.
+        Also raises InputError if the directory is a model, or if the run's settings are not valid.
         """
         if self.models():
             return
@@ -185,7 +185,7 @@ class RunDirectory:
             # A configuration with comments, or without all settings, was written by the user.
             content = small_file(self.config, _MAX_CONFIG_BYTES)
             foreign = [] if content == self.settings().to_yaml().encode() else [self.config]
-        for path in foreign:
+        for path in (self.path / manifest.NAME, *foreign):  # a run has no manifest, see `is_run`
             if os.path.lexists(path):
                 raise InputError(
                     f"{path} was not created by nmt train, so it will not be overwritten. Move it "

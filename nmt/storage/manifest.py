@@ -28,6 +28,10 @@ _MAX_BYTES = 100_000_000
 _BLOCK_BYTES = 1 << 20
 
 
+class OtherKindError(NoModelError):
+    """Raised if a manifest is valid, but not of the expected kind (exit status 3)."""
+
+
 class NewerFormatError(LastingError):
     """Raised if a newer, incompatible version of nmt wrote a manifest (exit status 2)."""
 
@@ -130,22 +134,30 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
         raise damaged
     if content.get("kind") != kind:
         found = content.get("kind")
-        raise NoModelError(f"{folder} is a {found} directory. Specify a {kind} directory instead.")
+        raise OtherKindError(
+            f"{folder} is a {found} directory. Specify a {kind} directory instead."
+        )
     if fault := manifest_form.fault(kind, content):
         raise NoModelError(f"{path} is damaged ({fault}). Restore it from a copy.")
     return content
 
 
-def is_foreign(folder: Path) -> bool:
+def is_foreign(folder: Path, kind: str | None = None) -> bool:
     """Returns whether `folder` contains a file `manifest.json` that nmt did not write.
 
     The result is False if the file does not exist, or if nmt wrote it and it was later damaged.
+
+    Args:
+        kind: if given, manifests of all other kinds also count as foreign.
     """
     try:
         data = small_file(folder / NAME, _MAX_BYTES)
     except FileNotFoundError:
         return False
-    return not (b'"format_version"' in data and b'"sha256"' in data)
+    ours = [b'"format_version"', b'"sha256"']
+    if kind:
+        ours.append(f'"kind": "{kind}"'.encode())
+    return not all(part in data for part in ours)
 
 
 def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:

@@ -44,6 +44,7 @@ def train(config: Config, note: Note) -> Path:
         ranks = stack.enter_context(process_group(config.training.process_group_timeout_s))
         if ranks.is_main:
             refuse_file(("training", "run_directory"), directory.path)
+            directory.refuse_what_is_not_ours()  # also before the lock file is created
             stack.enter_context(directory.locked())
             directory.remove_leftovers()
         else:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt.cli import main
 from nmt.data.prepare import prepare
 from nmt.data.prepared_data import PreparedData
 from nmt.errors import InputError
@@ -30,6 +31,25 @@ def test_a_manifest_of_another_program_is_named_and_stays(settings, tmp_path: Pa
     path.write_bytes(path.read_bytes()[:3000])  # of ours, damaged
     run(settings(data__directory=str(data)))
     PreparedData.open(data).verify_files()
+
+
+@pytest.mark.parametrize("name", ["model", "checkpoint", "ctranslate2"])
+def test_a_model_is_no_place_for_data_and_stays(settings, tmp_path: Path, name: str, capsys):
+    """All of them have a manifest of nmt and a tokenizer, as prepared data does."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "tokenizer.model").write_text("mine")
+    manifest.write(folder, name, {"step": 1})
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    config = tmp_path / "config.yaml"
+    config.write_text(settings(data__directory=str(folder)).to_yaml())
+    assert main(["prepare", str(config)]) == 2
+    said = capsys.readouterr().err
+    assert f"{folder}/manifest.json was not created by nmt prepare, " in said
+    assert main(["train", str(config)]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f"{folder} is a {name} directory. Choose another data.directory.\n")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["train/.tmp-notes.txt", "test_set/.tmp-mine", ".work/.tmp-notes"])

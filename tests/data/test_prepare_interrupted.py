@@ -211,6 +211,6 @@ def test_r14_a_damaged_shard_is_refused_before_its_first_batch(
     assert main(["train", str(path)]) == 2
     [line] = [line for line in capsys.readouterr().err.splitlines() if "nmt: error: " in line]
     assert f"{split}/data-00000-of-00001.arrow" in line
-    assert line.endswith("Run nmt prepare again.")
+    assert "Run nmt prepare again" in line
     log = tmp_path / "run/log.jsonl"
     assert not log.exists() or '"step"' not in log.read_text()

@@ -262,6 +262,14 @@ def test_a_users_own_configuration_in_the_run_directory_is_not_overwritten(
     assert own.read_text().startswith("# mine\n")
 
 
+def test_a_model_is_no_run_directory_and_stays(settings, trained: Train, finished: Path):
+    model = finished / "model"
+    before = files(model)
+    status, said = trained(settings(**SHORT, training__run_directory=str(model)))
+    assert status == 2 and f"{model}/manifest.json was not created by nmt train, " in said[-1]
+    assert files(model) == before
+
+
 def test_a_run_directory_is_checked_before_data_are_prepared(
     settings, trained: Train, finished: Path, tmp_path: Path
 ):

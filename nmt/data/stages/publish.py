@@ -43,7 +43,7 @@ def refuse_what_is_not_ours(job: Job) -> None:
         for path in entries(job.directory / name)
         if not re.fullmatch(ours, path.name)
     ]
-    if manifest.is_foreign(job.directory):
+    if manifest.is_foreign(job.directory, "data"):
         others.append(job.directory / manifest.NAME)
     # The order matters: `publish` in another process moves the manifest before it removes `work`.
     if not (job.work.exists() or PreparedData.is_in(job.directory)):
