@@ -137,7 +137,7 @@ def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) ->
     """Returns a message for each setting that is incompatible with the model to fine-tune."""
     fixed = {f"model.{name}" for name in Model.model_fields if not name.endswith("dropout")}
     fixed |= {"tokenizer.vocabulary_size", "tokenizer.symbols", "tokenizer.model"}
-    if config.model.positions == "learned":
+    if config.model.positions == initial.model.positions == "learned":
         fixed |= {"data.max_length"}
     return [
         f"{origins[tuple(key.split('.'))]}: {key} is {inline(ours)}, but "

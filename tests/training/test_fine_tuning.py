@@ -112,6 +112,17 @@ def test_what_the_weights_fix_is_refused_before_anything_is_prepared(
     assert not (tmp_path / "data").exists()
 
 
+def test_other_positions_are_refused_and_max_length_does_not_matter(tmp_path: Path, capsys):
+    """The original model has sinusoidal positions, which do not depend on data.max_length."""
+    settings = tiny_settings(tmp_path)
+    settings["data"]["max_length"] = 60
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
+    path = second(tmp_path, tmp_path, model={"positions": "learned"})
+    assert main(["info", str(path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"model.positions is learned, but {tmp_path}, which is fine-tuned, has sinus" in line
+
+
 @pytest.mark.parametrize("target", ["de", "fr"])
 def test_a_model_of_other_languages_is_told(first: Path, tmp_path: Path, target: str, capsys):
     path = second(tmp_path, first, data={"target_language": target}, training={"max_steps": 1})
