@@ -45,8 +45,8 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u2060]")
 # Matches these characters, all other white space (as defined by `str.split`) except U+0020, and
 # repeated, leading or trailing spaces.
 _ODD_SPACING = re.compile("[\u00a0\u00ad\u1680\u2000-\u200b\u202f\u205f\u2060\u3000]|  |^ | $")
-_WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
+_VARIATION_SELECTORS = range(0xFE00, 0xFE10)  # combining marks that select, for example, an emoji
 
 
 def normalize(text: str) -> str:
@@ -88,10 +88,11 @@ def has_odd_spacing(text: str) -> bool:
 class HeldOut:
     """The validation and test pairs, with which training pairs are compared to detect leaks.
 
-    The comparison uses only the words of a sentence and ignores case and punctuation. A training
-    pair leaks a held-out pair if both pairs have the same source and the same target, or if they
-    have the same source and it has at least four words. Equal targets alone do not count as a leak,
-    because a target such as "Thank you very much." is the translation of many sources.
+    The comparison uses only the words of a sentence and ignores case and punctuation. Combining
+    marks, such as the vowel signs of Hindi, are parts of words. A training pair leaks a held-out
+    pair if both pairs have the same source and the same target, or if they have the same source and
+    it has at least four words. Equal targets alone do not count as a leak, because a target such as
+    "Thank you very much." is the translation of many sources.
     """
 
     sources: frozenset[str]
@@ -110,8 +111,22 @@ class HeldOut:
         return words in self.sources or (words, _words(target)) in self.pairs
 
 
+class _Words(dict[int, int]):
+    """A table for `str.translate` that replaces each character outside words with a space."""
+
+    def __missing__(self, code: int) -> int:
+        character = chr(code)
+        is_mark = unicodedata.category(character) in ("Mn", "Mc")
+        is_part = character.isalnum() or character == "_" or is_mark
+        self[code] = code if is_part and code not in _VARIATION_SELECTORS else ord(" ")
+        return self[code]
+
+
+_TABLE = _Words()  # filled on demand
+
+
 def _words(text: str) -> str:
-    return " ".join(_WORD.findall(text.casefold()))
+    return " ".join(text.casefold().translate(_TABLE).split())
 
 
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:

@@ -121,6 +121,19 @@ def test_what_gives_an_evaluation_pair_away() -> None:
     assert fault("Somebody is cycling there.", "Ein Mann fährt Rad.", held_out) is None
 
 
+@pytest.mark.parametrize(
+    ("held_out", "training", "rule"),
+    [
+        ("मैं घर जा रहा हूँ।", "मैं घर जा रही हूँ।", None),  # Hindi, spoken by a man and a woman
+        ("मैं घर जा रहा हूँ।", "मैं घर जा रहा हूँ", LEAKED),
+        ("كَتَبَ الرجل كتابا جديدا", "كُتِبَ الرجل كتابا جديدا", None),
+        ("We love you all.", "We love you all \u2764\ufe0f", LEAKED),
+    ],
+)
+def test_marks_are_parts_of_words(held_out: str, training: str, rule: str | None) -> None:
+    assert fault(training, "Something else.", HeldOut.of([(held_out, "x")])) == rule
+
+
 @given(
     st.lists(
         st.one_of(st.integers(0, 3), st.integers(2**60 - 2, 2**60 + 2), st.integers(0, 2**64 - 1))

@@ -12,7 +12,7 @@ from nmt.config import Corpus, Data, Tokenizer
 from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, WORK
 
-RECIPE = 1  # increased when a code change gives different files for the same input and settings
+RECIPE = 2  # increased when a code change gives different files for the same input and settings
 
 
 @dataclass(frozen=True)
