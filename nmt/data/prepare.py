@@ -70,7 +70,7 @@ def prepare(
             return
         refuse_what_is_not_ours(job)
         refuse_if_used(directory, job.origin_sha256, job.origin["settings"])
-        _check_input(job, note)
+        warnings = _check_input(job, note)
         for reason in reasons:
             note(reason)
         with _locked(job):
@@ -79,7 +79,7 @@ def prepare(
                 return
             job.remove_leftovers()
             try:
-                described = run_stages(job, note)
+                described = run_stages(job, warnings, note)
             finally:
                 job.remove_leftovers()  # files of killed workers
             # The input is hashed again, because it may have changed while the stages read it.
@@ -117,13 +117,16 @@ def _locked(job: Job) -> Iterator[None]:
             raise
 
 
-def run_stages(job: Job, note: Note) -> dict[str, Any]:
+def run_stages(job: Job, warnings: list[str], note: Note) -> dict[str, Any]:
     """Runs all stages except `publish`, which moves the final files to the data directory.
+
+    Args:
+        warnings: the result of `_check_input`, which is written to the manifest.
 
     Returns:
         The manifest of the prepared data.
     """
-    warnings = inspect_corpora(job, note)
+    warnings = [*warnings, *inspect_corpora(job, note)]
     text = clean(job, note)
     training = deduplicate(job, text["train"])
     if not any(mask.any() for _, mask in training):
@@ -194,16 +197,21 @@ def _is_prepared(job: Job, note: Note) -> bool:
     return True
 
 
-def _check_input(job: Job, note: Note) -> None:
+def _check_input(job: Job, note: Note) -> list[str]:
     """Checks the language codes, the given tokenizer and the corpora.
+
+    Returns:
+        Warnings about the language codes, which the function has also passed to `note`.
 
     Raises:
         InputError: a corpus cannot be read, or the given tokenizer cannot be used.
     """
     data = job.data
+    warnings = []
     for side in ("source", "target"):
         if problem := code_problem(getattr(data, f"{side}_language")):
-            note(f"nmt: warning: data.{side}_language: {problem}")
+            warnings.append(f"data.{side}_language: {problem}")
+            note(f"nmt: warning: {warnings[-1]}")
     given_tokenizer(job)
     for entry in job.entries:
         try:
@@ -211,3 +219,4 @@ def _check_input(job: Job, note: Note) -> None:
         except StorageError as error:  # the setting may come from a base file
             name = f"data.{entry.split}.{entry.number}"
             raise StorageError(*(f"{name}: {problem}" for problem in error.problems)) from None
+    return warnings

@@ -115,6 +115,15 @@ def test_prepare_tells_of_a_code_that_is_none(tmp_path: Path, capsys):
         "nmt: warning: data.source_language: English is not an ISO 639 language code. Did you mean "
         "en?"
     )
+    for name, lines in (("a.en", EN), ("a.de", DE)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    text = {"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")}
+    settings["data"]["train"] = [{"text": text}]
+    settings["tokenizer"] = {"vocabulary_size": 340}
+    path.write_text(yaml.safe_dump(settings))
+    assert main(["prepare", str(path)]) == 0
+    [warning] = PreparedData.open(tmp_path / "data").manifest["warnings"]
+    assert f"nmt: warning: {warning}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

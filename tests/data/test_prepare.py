@@ -37,7 +37,7 @@ VALIDATION = [
     (" ", "leer"),
     ("word " * 60, "Wort"),
 ]
-TEST = [("Nobody\tanswers.", "Niemand antwortet.")]
+TEST = [("Nobody\tanswers.", "Niemand antwortet."), (" ", "leer")]
 SPELT_OUT = "".join(random.Random(1).choices("bcdfghjklmnpqrstvwxyz", k=90))  # hardly a pair twice
 BAD = [
     ("", "leer"),
@@ -130,7 +130,7 @@ def test_every_rule_is_counted_and_nothing_else_is_lost(whole: config.Config) ->
         cleaning.LEAKED: 2, cleaning.DUPLICATE: 2, cleaning.TOO_MANY_TOKENS: 1,
     }  # fmt: skip
     assert (validation["read"], validation["pairs"]) == (3, 2)  # only the empty one is dropped
-    assert (test["read"], test["pairs"]) == (1, 1)
+    assert (test["read"], test["pairs"]) == (2, 2) and not any(test["dropped"].values())
     assert facts["tokenizer_sha256"] == manifest.file_hash(
         Path(whole.data.directory) / "tokenizer.model"
     )
@@ -304,6 +304,8 @@ def placed(wanted: config.Config, directory: Path, **changes: object) -> config.
 def test_a_second_call_does_nothing_and_a_damaged_file_is_made_again(tmp_path: Path) -> None:
     wanted = settings(tmp_path)
     first = run(wanted)
+    assert any(line.split() == ["empty", "side", "0", "1", "1", "0"] for line in first), first
+    assert any(line.split() == ["pairs", "kept", "250", "51", "2", "2"] for line in first), first
     assert any(line.split() == ["duplicate", "pair", "0", "2", "0", "0"] for line in first), first
     before = content(tmp_path / "data")
     stamps = {name: (tmp_path / "data" / name).stat().st_mtime_ns for name in before}
@@ -319,7 +321,7 @@ def test_a_second_call_does_nothing_and_a_damaged_file_is_made_again(tmp_path: P
     facts = PreparedData.of(wanted).manifest
     opened = PreparedData(tmp_path / "data", facts).shards("train")
     with pytest.raises(
-        InputError, match=r"data-00002.* is damaged .*Run nmt prepare again"
+        InputError, match=r"data-00002.* is damaged \(sha256 .*or restore the data from a copy"
     ) as caught:
         for each in opened:
             PreparedData(tmp_path / "data", facts).verify(each)
@@ -511,12 +513,17 @@ def test_bad_corpora_stop_before_anything_is_written(tmp_path: Path) -> None:
     wanted = settings(tmp_path)
     with (tmp_path / "raw" / "t.en").open("a") as file:  # the last one that would be read
         file.write("one line more\n")
-    with pytest.raises(InputError, match=r"has 2 lines, but .* has 1\."):
+    with pytest.raises(InputError, match=r"has 3 lines, but .* has 2\."):
         run(wanted)
     assert not (tmp_path / "data").exists()
     same = write_corpus(tmp_path / "raw", "same", [("All the same", "All the same")] * 3)
     with pytest.raises(InputError, match=r"No training pairs are left .*copy of source: 3"):
         run(settings(tmp_path, train=[same]))
+    blank = write_corpus(tmp_path / "raw", "blank", [(" ", "leer")] * 2)
+    with pytest.raises(
+        InputError, match=r"No validation pairs .*empty side: 2\)\. Check .* data\.validation\.$"
+    ):
+        run(settings(tmp_path, validation=[blank]))
     with pytest.raises(InputError, match=r"No training pairs are left .*max_length tokens: 302"):
         run(settings(tmp_path, max_length=2))
 

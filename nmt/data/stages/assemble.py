@@ -38,7 +38,7 @@ def assemble(
     Args:
         text: the shards of cleaned text, whose counts are written to the manifest.
         tokens: the shards of token ids, which are linked into `Job.final`.
-        warnings: the result of `inspect_corpora`, which is written to the manifest.
+        warnings: the warnings about the input, which are written to the manifest.
 
     Returns:
         The manifest.

@@ -17,6 +17,7 @@ from nmt.data import cleaning, shards, workers
 from nmt.data.corpora import describe, read_chunks, with_prefix, without_prefix
 from nmt.data.pair import TextPair
 from nmt.data.stages import job as jobs
+from nmt.data.stages.counts import nothing_left, total_counts
 from nmt.data.stages.job import CorpusEntry, FinishedShard, Job, Splits, finish, is_finished
 from nmt.errors import Note
 
@@ -24,7 +25,11 @@ SHARD_PAIRS = 100_000  # pairs read per shard, before any are dropped
 
 
 def clean(job: Job, note: Note) -> Splits:
-    """Cleans each corpus that has not been cleaned yet; returns the shards of all corpora."""
+    """Cleans each corpus that has not been cleaned yet; returns the shards of all corpora.
+
+    Raises:
+        InputError: a corpus cannot be read, or all validation pairs have been dropped.
+    """
     job.text.mkdir(parents=True, exist_ok=True)
 
     def cleaned(split: str, held_out: cleaning.HeldOut | None) -> list[FinishedShard]:
@@ -35,6 +40,8 @@ def clean(job: Job, note: Note) -> Splits:
         ]
 
     text = {split: cleaned(split, None) for split in ("validation", "test")}
+    if text["validation"] and not total_counts(text["validation"])["kept"]:
+        raise nothing_left(text["validation"])
     held_out = cleaning.HeldOut.of(
         pair for found in text.values() for shard in found for pair in _held_out_pairs(shard)
     )

@@ -11,10 +11,16 @@ from nmt.errors import InputError, Note
 
 
 def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
-    """Sums the counts of shards, and adds the number of kept pairs as the count "kept"."""
+    """Sums the counts of shards, and adds the number of kept pairs as the count "kept".
+
+    All pairs of a test set are kept. The shards of a test set lack its pairs with an empty side,
+    because the shards serve only to find leaks.
+    """
     total: Counter[str] = Counter()
     for shard in shards:
         total.update(shard.counts)
+        if shard.entry.split == "test":
+            total[cleaning.EMPTY] -= shard.counts.get(cleaning.EMPTY, 0)
     total["kept"] = total["read"] - sum(total[rule] for rule in cleaning.RULES)
     return total
 
@@ -30,13 +36,14 @@ def target_symbols(symbols: Iterable[str], training: Shards) -> list[str]:
     return [symbol for symbol in symbols if counts[in_targets(symbol)]]
 
 
-def nothing_left(training: Shards) -> InputError:
-    """Returns the error to raise if cleaning or encoding dropped every training pair."""
-    counts = total_counts(training)
+def nothing_left(shards: Shards) -> InputError:
+    """Returns the error to raise if cleaning or encoding dropped every pair of a split."""
+    counts, split = total_counts(shards), shards[0].entry.split
     dropped = ", ".join(f"{rule}: {counts[rule]:,}" for rule in cleaning.RULES if counts[rule])
+    kind = "training" if split == "train" else split
     return InputError(
-        f"No training pairs are left after cleaning (dropped: {dropped}). Check the corpora in "
-        "data.train."
+        f"No {kind} pairs are left after cleaning (dropped: {dropped}). Check the "
+        f"corpora in data.{split}."
     )
 
 
