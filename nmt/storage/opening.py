@@ -199,7 +199,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
     Only \n ends a line. Some programs also treat other characters, such as U+2028, VT or a lone \r,
     as line endings. Splitting lines at these other characters could misalign the two sides of a
-    corpus.
+    corpus. A byte order mark at the beginning of the file is removed.
 
     Raises:
         InputError: the file does not exist or is damaged, or a line is too long or not valid UTF-8.
@@ -222,6 +222,8 @@ def read_lines(path: Path) -> Iterator[str]:
                     f"{path}:{number}: The line is not UTF-8 (byte 0x{found} at position "
                     f"{error.start + 1}). Convert the file to UTF-8."
                 ) from None
+            if number == 1:
+                text = text.removeprefix("\ufeff")
             yield text.removesuffix("\n").removesuffix("\r")
 
 

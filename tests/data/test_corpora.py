@@ -17,7 +17,7 @@ import pytest
 
 from nmt import config
 from nmt.data import corpora
-from nmt.data.corpora import check_corpus, read_corpus
+from nmt.data.corpora import check_corpus, input_files, read_corpus
 from nmt.data.corpora import kind as kinds
 from nmt.errors import InputError, Status
 from nmt.storage.opening import count_lines
@@ -101,6 +101,15 @@ def test_files_of_every_kind_give_the_same_pairs(tmp_path: Path) -> None:
     assert read(columns("parquet", parquet(tmp_path / "a.parquet"))) == PAIRS
 
 
+def test_a_byte_order_mark_does_not_belong_to_the_first_line(tmp_path: Path) -> None:
+    lines = {"tsv": "1.5\tA dog.\tEin Hund.\n", "jsonl": '{"en": "A dog.", "de": "Ein Hund."}\n'}
+    for kind, line in lines.items():
+        (tmp_path / kind).write_text(line * 2, encoding="utf-8-sig")
+    tsv = {"source_column": 1, "target_column": 2, "loss_weight_column": 0}
+    assert read({"tsv": {"path": f"{tmp_path}/tsv", **tsv}}) == PAIRS[:1] * 2
+    assert read(columns("jsonl", tmp_path / "jsonl", "en", "de")) == PAIRS[:1] * 2
+
+
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
 def test_text_is_unpacked_by_what_it_is_not_by_its_name(tmp_path: Path, pack) -> None:
     source = [f"Line {number}" for number in range(5000)]
@@ -123,7 +132,7 @@ def test_a_pipe_or_device_is_no_corpus(tmp_path: Path, kind: str) -> None:
         data = settings(corpus)
         assert f"{path} is a pipe or device" in str(fault(corpus))
         with pytest.raises(InputError, match="is a pipe or device"):
-            check_corpus(data.train[0], data)
+            input_files(data.train[0])
 
 
 def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:

@@ -93,11 +93,12 @@ def input_files(corpus: Corpus) -> list[Path]:
 def check_corpus(corpus: Corpus, data: Data) -> None:
     """Checks a corpus before `nmt prepare` writes any files; a corpus on the Hub is downloaded.
 
+    The function `input_files` must have been called before, because it rejects pipes.
+
     Raises:
-        InputError: a file, a dataset or a column is missing, a text file is empty, or the two text
+        InputError: a dataset or a column is missing, a text file is empty, or the two text
             files have different numbers of lines.
     """
-    _named_files(corpus)
     _KINDS[corpus.kind()].check(corpus.settings, data)
 
 
