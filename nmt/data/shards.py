@@ -81,10 +81,6 @@ def write_shard(path: Path, pairs: Sequence[TokenPair]) -> None:
 def _lists(ids: Sequence[np.ndarray]) -> pa.Array:
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    if offsets[-1] > np.iinfo(np.int32).max:
-        raise ValueError(
-            f"One side of a shard has {offsets[-1]} tokens, more than an Arrow list can hold."
-        )
     values = np.concatenate([np.empty(0, np.int32), *ids])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values, pa.int32()))
 

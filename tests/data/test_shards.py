@@ -13,13 +13,11 @@ from datasets import load_from_disk
 
 from nmt.cli import main
 from nmt.data import shards
-from nmt.data.corpora import kind
 from nmt.data.pair import Pair
 from nmt.data.prepare import prepare
 from nmt.data.prepared_data import PreparedData
 from nmt.errors import DeniedError
 from nmt.storage import manifest
-from nmt.storage.opening import MAX_LINE_BYTES
 
 
 @pytest.fixture
@@ -91,18 +89,6 @@ def test_data_that_may_not_be_read_are_not_made_anew_in_their_place(config, monk
     with pytest.raises(DeniedError):
         prepare(config, note=told.append)
     assert not told
-
-
-def test_more_tokens_than_an_arrow_list_holds_are_refused_and_cannot_come(tmp_path: Path):
-    class Long(list):
-        def __len__(self) -> int:
-            return 2**30
-
-    with pytest.raises(ValueError, match="more than an Arrow list can hold"):
-        shards.write_shard(tmp_path / "a", [Pair(Long(), np.ones(1, "int32"))] * 2)
-    assert list(tmp_path.iterdir()) == []
-    # a chunk ends with the pair that fills it; a character has four bytes, a token each, at most
-    assert 4 * kind._CHUNK_CHARACTERS + 2 * MAX_LINE_BYTES < 2**31
 
 
 def test_extra_columns_stay_with_their_pairs_from_text_to_ids(tmp_path: Path):
