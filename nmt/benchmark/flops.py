@@ -63,12 +63,6 @@ def flops_per_token_pair(model: Model, vocabulary_size: int, length: int) -> int
     return training_flops(model, vocabulary_size, [length], [length]) // length
 
 
-def quadratic_length(model: Model, vocabulary_size: int) -> float:
-    """Returns the sentence length at which attention takes as many FLOPs as the linear layers."""
-    products = _of_source(model) + _of_target(model, vocabulary_size)
-    return products / _of_weighing(model, 1, 1, 1)
-
-
 def _of_source(model: Model) -> int:
     """Returns the multiply-adds per source token.
 

@@ -16,11 +16,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for use as a script
 
 from nmt.cli.terminal import run_script
-from nmt.config import Demo
 from nmt.cpu_memory import keep_freed_memory
-from nmt.demo_language import DemoPair, aligned, demo_pairs
+from nmt.demo_language import DemoPair, aligned
 from nmt.errors import InputError
 from nmt.translator import Translator
+from recipes.demo.show import test_pairs
 from recipes.paper_figures import alignment, embeddings, formulas, layers, order, positions
 from recipes.paper_figures.drawing import figure
 
@@ -82,7 +82,7 @@ def of_model(path: Path) -> list[tuple[str, int, Draw]]:
         InputError: the model was not trained on the demo language.
     """
     translator = Translator.load(path, precision="fp32")
-    pairs = test_pairs(translator)
+    pairs = test_pairs(translator)[:PAIRS]
     if not pairs:
         raise InputError(
             f"{path} has no demo test set. Specify a run that was trained with configs/demo.yaml."
@@ -93,13 +93,6 @@ def of_model(path: Path) -> list[tuple[str, int, Draw]]:
         ("alignment", 2, partial(alignment.draw_error_rates, translator, pairs)),
         ("example", 1, partial(alignment.draw_example, translator, telling(pairs))),
     ]
-
-
-def test_pairs(translator: Translator) -> list[DemoPair]:
-    """Returns the first sentence pairs of the model's test set."""
-    corpora = [c.settings for c in translator.config.data.test if isinstance(c, Demo)]
-    pairs = [pair for c in corpora for pair in demo_pairs(c.pairs, c.seed, "test")]
-    return pairs[:PAIRS]
 
 
 def telling(pairs: Sequence[DemoPair]) -> DemoPair:

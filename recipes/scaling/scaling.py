@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from nmt.benchmark import machine, workload
-from nmt.benchmark.flops import quadratic_length
+from nmt.benchmark.flops import flops_per_token_pair
 from nmt.benchmark.gate import Gate
 from nmt.benchmark.training import drawn_shard, timed_training
 from nmt.benchmark.translating import benchmark_translation
 from nmt.cli.terminal import run_script, say
-from nmt.config import Config, load
+from nmt.config import Config, Model, load
 from nmt.data.prepare import prepare
 from nmt.data.workers import default_processes, run_apart
 from nmt.reporting.chart import HEIGHT, WIDTH, marks, path, value_axis
@@ -222,6 +222,13 @@ def prepared(pairs: int, processes: int, folder: Path) -> dict[str, float]:
     with process_group(60) as ranks:
         memory = machine.peak_memory(ranks.device)
     return {"seconds": time.perf_counter() - began, "bytes": memory}
+
+
+def quadratic_length(model: Model, vocabulary_size: int) -> float:
+    """Returns the sentence length at which attention takes as many FLOPs as the linear layers."""
+    one, two = (flops_per_token_pair(model, vocabulary_size, length) for length in (1, 2))
+    attention = two - one  # per token and per token of length
+    return (one - attention) / attention
 
 
 def measured_quadratic_length(points: Sequence[dict[str, float]]) -> float | None:

@@ -7,7 +7,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.benchmark.flops import (
     flops_per_token_pair,
-    quadratic_length,
     training_flops,
     translation_flops,
 )
@@ -75,10 +74,3 @@ def test_sentences_add_up_and_a_pair_is_divided_by_its_tokens():
     assert training_flops(MODEL, VOCABULARY, [5], [5]) == 5 * flops_per_token_pair(
         MODEL, VOCABULARY, 5
     )
-
-
-def test_at_the_quadratic_length_attention_is_half_of_the_work():
-    length = quadratic_length(MODEL, VOCABULARY)
-    short, whole = (flops_per_token_pair(MODEL, VOCABULARY, n) for n in (1, 1001))
-    attention = (whole - short) / 1000  # per token and per token of length
-    assert attention * length == pytest.approx(short - attention)
