@@ -1,6 +1,6 @@
 """Implements `nmt export`, which converts a model to the format of another program."""
 
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -47,7 +47,8 @@ def export(
             "remove {quantization}.",
             quantization,
         )
-    import_module(_PACKAGES[format])  # fails before the model is loaded
+    if find_spec(package := _PACKAGES[format]) is None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
     loaded = load_model(model, device=torch.device("cpu"), note=note)
     translator = Translator.of(
         loaded.transformer, loaded.tokenizer, loaded.config, loaded.target_symbols
