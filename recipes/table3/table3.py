@@ -10,13 +10,11 @@ on the configuration's validation set, which is also its test set.
 """
 
 import argparse
-import contextlib
 import json
 import math
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -36,10 +34,10 @@ from nmt.reporting.differences import System, difference_table
 from nmt.reporting.run_record import TestScores, test_scores
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
+from nmt.training.run_log import read_log
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "table3"
-RESULT, SECONDS = "table3.json", "seconds"  # in each run directory
-_TICK_S = 10.0  # seconds between updates of the saved training time
+RESULT = "table3.json"  # in each run directory
 
 PAPER = {row.name: row for row in TABLE_3}
 
@@ -66,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Trains and evaluates the rows, and writes the tables after each run."""
     arguments = _arguments(argv)
     overrides = [word for word in arguments.words if "=" in word]
+    if arguments.minutes is not None:
+        overrides.append(f"training.max_hours={arguments.minutes / 60}")
     rows = [word for word in arguments.words if "=" not in word]
     rows = rows or sorted((path.stem for path in arguments.configs.glob("*.yaml")), key=_order)
     base = load(arguments.configs / "base.yaml", overrides)
@@ -92,11 +92,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"training.seed={seed}",
         ]
         config = load(paths[row], [*overrides, *place])
-        result = _finished(run, config, arguments.minutes)
+        result = _finished(run, config)
         if result is None:
             say(f"[{number}/{len(runs)}] {row}, seed {seed}")
             try:
-                train([str(paths[row]), *overrides, *place], run, arguments.minutes)
+                train([str(paths[row]), *overrides, *place], run)
             except DivergedError as error:
                 say(f"[{number}/{len(runs)}] {row}, seed {seed} is not in the table. {error}")
                 continue
@@ -126,8 +126,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--equal-flops", action="store_true",
                         help="change each row's number of steps so that it needs as many FLOPs as "
                              "training.max_steps steps of base")  # fmt: skip
-    parser.add_argument("--minutes", type=float, default=math.inf, metavar="M",
-                        help="maximum training time per run")  # fmt: skip
+    parser.add_argument("--minutes", type=float, metavar="M", help="maximum training time per run")
     parser.add_argument("--output", type=Path, default=Path("runs/table3"), metavar="DIR",
                         help="directory for the runs, table.md and table.json")  # fmt: skip
     return parser.parse_intermixed_args(argv)
@@ -159,82 +158,53 @@ def _as_many_flops(base: Config, config: Config) -> list[str]:
     return [f"training.max_steps={math.floor(base.training.max_steps * ratio)}"]
 
 
-def _finished(run: Path, config: Config, minutes: float) -> Result | None:
+def _finished(run: Path, config: Config) -> Result | None:
     """Returns the result of an earlier call if the run has reached its limit, or None."""
     if not (run / RESULT).exists():
         return None
     result = Result(**json.loads((run / RESULT).read_text()))
-    if result.steps < config.training.max_steps and result.minutes < minutes:
+    hours = config.training.max_hours or math.inf
+    if result.steps < config.training.max_steps and result.minutes < 60 * hours:
         return None
     for key, (old, new) in differences(load(RunDirectory(run).config), config).items():
-        if key not in ("training.max_steps", "training.run_directory"):
+        if key not in ("training.max_steps", "training.max_hours", "training.run_directory"):
             raise InputError(
                 f"{key} is {new}, but run {run} was trained with {old}. Choose another --output."
             )
     return result
 
 
-def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
-    """Runs `nmt train` until the run is finished or its time limit is reached.
-
-    At the time limit, SIGTERM stops the run, which saves its state. A second call of `nmt train`
-    then finishes the run at the step that it has reached. In both cases, the run has a finished
-    model when this function returns.
+def train(arguments: Sequence[str], run: Path) -> None:
+    """Runs `nmt train` until the run is finished.
 
     Args:
         arguments: arguments of `nmt train`, that is, the configuration and overrides.
         run: run directory.
-        minutes: time limit for training, in total over all calls of this function.
 
     Raises:
         DivergedError: the run diverged. (Under torchrun, the exit status does not show this.)
-        InputError: the run failed, or it reached the time limit before the first step.
+        InputError: the run failed.
     """
-    from nmt.runs.checkpoint import sound_checkpoints
-
-    status = _run(arguments, run, 60 * minutes)
-    if status and _seconds(run) >= 60 * minutes:
-        newest = next(sound_checkpoints(RunDirectory(run).identity(), 1, say), None)
-        if newest is None:
-            raise InputError(
-                f"{run} completed no training step within --minutes {minutes:g}. Raise --minutes."
-            )
-        status = _run([*arguments, f"training.max_steps={newest.step}"], run, math.inf)
+    status = _run(arguments)
     if status == Status.DIVERGED:
         raise DivergedError(f"Training diverged in {run}. See the message above.")
     if status:
         raise InputError(f"nmt train failed with status {status} in {run}. See its message above.")
 
 
-def _run(arguments: Sequence[str], run: Path, seconds: float) -> int:
-    """Runs `nmt train` on all GPUs, stops it at the time limit, and returns its exit status."""
+def _run(arguments: Sequence[str]) -> int:
+    """Runs `nmt train` on all GPUs, and returns its exit status."""
     import torch
 
     gpus = torch.cuda.device_count()
     ranks = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(gpus), "-m"]
     command = [sys.executable, "-m", *(ranks if gpus > 1 else []), "nmt", "train", *arguments]
-    spent = _seconds(run)
-    if spent >= seconds:
-        return 143  # an earlier call has stopped the run
-    run.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic() - spent
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        while process.poll() is None and (spent := time.monotonic() - began) < seconds:
-            atomic.write_file(run / SECONDS, f"{spent}\n")
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(min(_TICK_S, seconds - spent))
+        return process.wait()
     finally:
         process.terminate()
         process.wait()
-        atomic.write_file(run / SECONDS, f"{time.monotonic() - began}\n")
-    return process.returncode
-
-
-def _seconds(run: Path) -> float:
-    """Returns the total training time of all calls so far, in seconds."""
-    path = run / SECONDS
-    return float(path.read_text()) if path.exists() else 0.0
 
 
 def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Result:
@@ -254,7 +224,7 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
         parameters=info(config)["parameters"]["total"],
         steps=facts["step"],
         flops=facts["step"] * _flops_per_step(config),
-        minutes=_seconds(run) / 60,
+        minutes=read_log(run)[-1]["elapsed_s"] / 60,
         ppl=perplexity(model, config),
         bleu=scores["bleu"],
         bleu_interval=scores["bleu_interval"],

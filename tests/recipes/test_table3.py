@@ -97,14 +97,13 @@ def test_an_interval_over_seeds_is_students():
 
 @pytest.fixture
 def stopped(settings, tmp_path: Path) -> list[str]:
-    """The arguments for a run that stopped at step 2 of 12 after ten minutes, not yet measured."""
+    """The arguments for a run that stopped at step 2 of 12, not yet measured."""
     run = tmp_path / "out" / "base" / "seed-1"
     (tmp_path / "configs").mkdir()
     config = settings(training__run_directory=str(run))
     (tmp_path / "configs" / "base.yaml").write_text(config.to_yaml(), encoding="utf-8")
     train(settings(training__run_directory=str(run), training__max_steps=2), lambda line: None)
     shutil.rmtree(run / "model")
-    (run / table3.SECONDS).write_text("600.0\n")
     return ["base", "--configs", str(tmp_path / "configs"), "--output", str(tmp_path / "out")]
 
 
@@ -117,10 +116,10 @@ class HereAndNow:
         with contextlib.redirect_stdout(io.StringIO()):
             self.returncode = main(command[3:])
 
-    def poll(self) -> int:
+    def wait(self) -> int:
         return self.returncode
 
-    wait = terminate = poll
+    terminate = wait
 
 
 def test_a_run_out_of_time_is_measured_where_it_is_and_never_again(
@@ -128,7 +127,7 @@ def test_a_run_out_of_time_is_measured_where_it_is_and_never_again(
 ):
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "Popen", HereAndNow)
-        table3.main([*stopped, "--minutes", "10"])
+        table3.main([*stopped, "--minutes", "1e-6"])
     first = capsys.readouterr().out
     assert first == (tmp_path / "out" / "table.md").read_text()
     assert "difference from" not in first
@@ -141,7 +140,7 @@ def test_a_run_out_of_time_is_measured_where_it_is_and_never_again(
         raise AssertionError("started again")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    table3.main([*stopped, "--minutes", "10"])
+    table3.main([*stopped, "--minutes", "1e-6"])
     assert capsys.readouterr().out == first
     shutil.copytree(tmp_path / "out" / "base", tmp_path / "out" / "a_heads_1")
     both = [table3.Result(**result), table3.Result(**(result | {"row": "a_heads_1"}))]
@@ -149,7 +148,7 @@ def test_a_run_out_of_time_is_measured_where_it_is_and_never_again(
     assert "| difference from base | over seeds | over sentences |" in compared
     assert re.search(r"\| a_heads_1 \| 1 \| [\d.]+ \| \+0.00 \|  \| .*, p = 1.000 \|", compared)
     with pytest.raises(InputError, match=r"model\.dropout is 0\.3, but .* with 0\.1"):
-        table3.main([*stopped, "--minutes", "10", "model.dropout=0.3"])
+        table3.main([*stopped, "--minutes", "1e-6", "model.dropout=0.3"])
     with pytest.raises(AssertionError, match="started again"):  # more minutes allow more steps
         table3.main([*stopped, "--minutes", "20"])
 
@@ -175,12 +174,6 @@ def test_a_run_that_diverges_is_left_out(stopped, tmp_path: Path, capsys, monkey
     assert said.out == "" and not (tmp_path / "out" / "table.md").exists()
     for seed in (1, 2):
         assert f"base, seed {seed} is not in the table. Training diverged in" in said.err
-
-
-def test_too_little_time_for_a_step_is_said(stopped, tmp_path: Path):
-    shutil.rmtree(tmp_path / "out")
-    with pytest.raises(InputError, match="completed no training step within --minutes 1e-09"):
-        table3.main([*stopped, "--minutes", "1e-9"])
 
 
 @pytest.mark.parametrize("name", ["validation", "test"])
