@@ -460,7 +460,7 @@ def test_maximum_number_of_tokens_of_a_translation(source, prefix, extra, positi
     ("prefix", "message"),
     [(["a"], "prefix has 1 string for 2 sentences"),
      (["a", "b", "c"], "has 3 strings for 2 sentences"),
-     ("the " * 50, r"prefix (the ){15}… has \d+ tokens, .* 23\.")],
+     ("the " * 50, r'prefix "(the ){15}…" has \d+ tokens, .* 23\.')],
 )  # fmt: skip
 def test_prefixes_that_are_too_long(translator, prefix, message):
     with pytest.raises(InputError, match=message):

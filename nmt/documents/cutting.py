@@ -1,5 +1,6 @@
 """Splits overlong texts into parts at sentence ends, at spaces or between tokens."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from nmt.data.tokenizer import Tokenizer
@@ -7,6 +8,7 @@ from nmt.documents.sentences import split_sentences
 from nmt.errors import ArgumentError, count
 from nmt.model.special_ids import UNK_ID
 
+_AFTER_STOP = re.compile(r"(?<=[.!?…])\s+")
 _SHOWN = 60  # maximum number of characters of a prefix in a message
 
 
@@ -101,7 +103,7 @@ class Cutter:
         ids = dict(zip(different, self.tokenizer.encode_targets(different), strict=True))
         if long := [text for text in different if len(ids[text]) > self.max_part]:
             raise ArgumentError(
-                "{prefix} {} has {} tokens, more than the maximum length of {}. Shorten it.",
+                '{prefix} "{}" has {} tokens, more than the maximum length of {}. Shorten it.',
                 long[0] if len(long[0]) <= _SHOWN else f"{long[0][:_SHOWN]}…",
                 len(ids[long[0]]),
                 self.max_part,
@@ -117,8 +119,11 @@ class Cutter:
 
 def cut_once(text: str) -> list[str]:
     """Splits a text into sentences, or splits a single sentence at the space nearest its middle."""
-    texts = [each.strip() for each in split_sentences(text) if each.strip()]
-    return texts if len(texts) > 1 else _halves(text)
+    for texts in (split_sentences(text), _AFTER_STOP.split(text)):  # the latter for lower case
+        stripped = [each.strip() for each in texts if each.strip()]
+        if len(stripped) > 1:
+            return stripped
+    return _halves(text)
 
 
 def _halves(text: str) -> list[str]:

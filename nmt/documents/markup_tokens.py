@@ -33,9 +33,12 @@ _VOID = {
 # HTML elements whose end tags may be omitted, with the elements that then end them
 _ENDED_BY = {
     "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "option": {"option", "optgroup"},
-    "td": {"td", "th", "tr"}, "th": {"td", "th", "tr"}, "tr": {"tr"},
-    "p": {"blockquote", "div", "dl", "form", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre",
-          "section", "table", "ul"},
+    "td": {"td", "th", "tr", "tbody", "tfoot"}, "th": {"td", "th", "tr", "tbody", "tfoot"},
+    "tr": {"tr", "tbody", "tfoot"}, "thead": {"tbody", "tfoot"}, "tbody": {"tbody", "tfoot"},
+    "p": {"address", "article", "aside", "blockquote", "dd", "details", "div", "dl", "dt",
+          "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6",
+          "header", "hr", "li", "main", "menu", "nav", "ol", "p", "pre", "search", "section",
+          "table", "td", "th", "tr", "ul"},
 }  # fmt: skip
 _ENTITY = re.compile(r"(&(?!(?:amp|lt|gt|quot|apos|#\d+|#[xX][0-9a-fA-F]+);)[\w.:-]+;)")
 _LONG_NUMBER = re.compile("&#[0-9]{1000,}")  # never a valid character reference
@@ -193,25 +196,45 @@ def _end_of_kept(tokens: list[Token], begin: int, is_xml: bool) -> int:
     """Returns the index after the last token of the untranslated element that starts at `begin`.
 
     An element without an end tag extends to the end of the document, unless HTML allows the end tag
-    to be omitted. Such an element ends where its parent element ends or the next element begins.
+    to be omitted.
     """
     name = tokens[begin].name
-    ended_by = set() if is_xml else _ENDED_BY.get(name, set())
-    opened, number = list[str](), Counter[str]()  # elements within the element
+    if not is_xml and name in _ENDED_BY:
+        return _end_of_omissible(tokens, begin)
+    depth = 1  # number of open elements with the same name
+    for at in range(begin + 1, len(tokens)):
+        if tokens[at].name == name:
+            depth += {"open": 1, "close": -1}.get(tokens[at].kind, 0)
+        if not depth:
+            return at + 1
+    return len(tokens)
+
+
+def _end_of_omissible(tokens: list[Token], begin: int) -> int:
+    """Returns the index after an HTML element whose end tag may be omitted.
+
+    Without its end tag, the element ends where its parent element ends, or where an element begins
+    that ends it.
+    """
+    name, opened, number = tokens[begin].name, list[str](), Counter[str]()
+    others = 0  # number of open elements within the element whose end tags are required
     for at in range(begin + 1, len(tokens)):
         token = tokens[at]
+        if token.kind in ("open", "single") and not others and token.name in _ENDED_BY[name]:
+            return at
         if token.kind == "open":
-            if not opened and token.name in ended_by:
-                return at
             opened.append(token.name)
             number[token.name] += 1
+            others += token.name not in _ENDED_BY
         elif token.kind == "close" and number[token.name]:
-            while (closed := opened.pop()) != token.name:
+            closed = ""
+            while closed != token.name:
+                closed = opened.pop()
                 number[closed] -= 1
-            number[token.name] -= 1
+                others -= closed not in _ENDED_BY
         elif token.kind == "close" and token.name == name:
             return at + 1
-        elif token.kind == "close" and ended_by and not token.is_inline:  # ends the parent element
+        elif token.kind == "close" and not token.is_inline:  # ends the parent element
             return at
     return len(tokens)
 

@@ -65,7 +65,7 @@ def _is_end(text: str, begin: int, end: re.Match[str], language: str) -> bool:
     following = text[end.end()]
     if following.islower():
         return False
-    if end["stop"] != ".":
+    if end["stop"][0] != "." or end["stop"][1:2] in (".", "!", "?", "…"):
         return True
     before = _LAST_WORD.search(text, max(begin, end.start() - 20), end.start())
     word = before[0] if before else ""

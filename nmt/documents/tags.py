@@ -161,9 +161,10 @@ def _literal(parts: list[str], text: str, begin: int, end: int) -> list[_Span | 
     if len(parts) == 1:
         return [(begin, end)]
     found, at = list[_Span | None](), begin
-    for part in parts:
+    for i, part in enumerate(parts):
         forms = [form for form in (part, _MARKS.sub("", part)) if form]
-        places = [(text.find(form, at, end), len(form)) for form in forms]
+        find = text.rfind if i and i == len(parts) - 1 else text.find  # the last part comes last
+        places = [(find(form, at, end), len(form)) for form in forms]
         place, length = next((each for each in places if each[0] >= 0), (-1, 0))
         at = at if place < 0 else place + length
         found.append(None if place < 0 else (place, at))
@@ -178,6 +179,8 @@ def _literal(parts: list[str], text: str, begin: int, end: int) -> list[_Span | 
 def _between(found: list[_Span | None], i: int, begin: int, end: int) -> _Span:
     """Returns the part of a target word between the parts that were found before and after i.
 
+    If nothing lies between them, returns the range of the whole word.
+
     Args:
         found: the ranges of the parts of a source word in the target word (see `_literal`), of
             which the range at index i is None.
@@ -186,7 +189,8 @@ def _between(found: list[_Span | None], i: int, begin: int, end: int) -> _Span:
     """
     before = [span[1] for span in found[:i] if span]
     after = [span[0] for span in found[i + 1 :] if span]
-    return before[-1] if before else begin, after[0] if after else end
+    gap = before[-1] if before else begin, after[0] if after else end
+    return gap if gap[0] < gap[1] else (begin, end)
 
 
 class _Placing:

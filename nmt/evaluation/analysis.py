@@ -71,7 +71,7 @@ class Analysis:
     by_source_length: list[LengthBucket]
     by_word_frequency: list[FrequencyBucket] | None
     calibration: Calibration | None
-    missing: list[str]  # for each part that is None, the reason
+    missing: list[str]  # what could not be computed, and the reason
 
 
 def analyze(
@@ -95,7 +95,7 @@ def analyze(
     try:
         of_source = words_of({"target_language": language})
     except InputError:  # sacreBLEU's tokenizer for this language is not installed
-        missing.append(f"source lengths in words of {language}: they are counted in characters")
+        missing.append(f"source lengths in words of {language}; they are given in characters")
         of_source = words_of({"tokenize": "char"})
     of_target = words_of({"target_language": counting.get("target_language")})
     sources = list(map(of_source, tests.sources))

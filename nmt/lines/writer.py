@@ -38,10 +38,13 @@ class LineNumbers:
     """Counts lines, and keeps the first ten line numbers for a warning."""
 
     def __init__(self) -> None:
-        self.count, self.first = 0, list[int]()
+        self.count, self.first, self._last = 0, list[int](), 0
 
     def add(self, number: int) -> None:
-        """Adds a line number."""
+        """Adds a line number, unless it was the last number that was added."""
+        if number == self._last:
+            return
+        self._last = number
         self.count += 1
         if self.count <= _NAMED_LINES:
             self.first.append(number)

@@ -36,7 +36,7 @@ def info(config: Config) -> dict[str, Any]:
         "parameters": {"total": sum(parts.values())} | parts,
         "flops": {
             "per_token_pair": per_pair,
-            "optimizer": of_optimizer,
+            "optimizer_per_step": of_optimizer,
             "training": (per_pair * settings.batch_tokens + of_optimizer) * settings.max_steps,
         },
         "learning_rate": {

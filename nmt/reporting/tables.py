@@ -153,7 +153,7 @@ def _counted_flops(run: RunRecord) -> str:
     (source, target), flops = _tokens(run), run.info["flops"]
     if not source + target:
         return _scientific(0)
-    per_pair, of_optimizer = flops["per_token_pair"], flops["optimizer"] * run.step
+    per_pair, of_optimizer = flops["per_token_pair"], flops["optimizer_per_step"] * run.step
     return _scientific(per_pair * (source + target) / 2 + of_optimizer)
 
 

@@ -185,7 +185,12 @@ class RunDirectory:
             # A configuration with comments, or without all settings, was written by the user.
             content = small_file(self.config, _MAX_CONFIG_BYTES)
             foreign = [] if content == self.settings().to_yaml().encode() else [self.config]
-        for path in (self.path / manifest.NAME, *foreign):  # a run has no manifest, see `is_run`
+        if os.path.lexists(self.path / manifest.NAME):  # a run has no manifest, see `is_run`
+            raise InputError(
+                f"{self.path} contains a model or data, not a run. Choose another "
+                "training.run_directory."
+            )
+        for path in foreign:
             if os.path.lexists(path):
                 raise InputError(
                     f"{path} was not created by nmt train, so it will not be overwritten. Move it "

@@ -58,12 +58,13 @@ def new_file(path: Path) -> Iterator[Path]:
     the same directory that were left behind by killed processes are also removed. If an OSError
     names no file, for example because the disk is full, `path` is added to the error.
 
-    If a file is replaced, the new file has the same permissions.
+    If a file is replaced, the new file has the same permissions, and its owner may write to it.
     """
     with _locked_aside(path, Path.touch) as aside:
         mode = _mode_of_files(aside)
         if path.is_file():
-            mode = stat.S_IMODE(path.stat().st_mode)
+            mode = stat.S_IMODE(path.stat().st_mode) | stat.S_IWUSR
+            _give_mode(aside, mode)  # so that nobody else reads the temporary file
         with naming(str(path)):
             yield aside
             _give_mode(aside, mode)

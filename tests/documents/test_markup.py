@@ -99,6 +99,12 @@ def backwards(n):
         ("<table><tr><td translate=no>one<tr><td>two<td class=notranslate>x</table>three",
          "<table><tr><td translate=no>one<tr><td>TWO<td class=notranslate>x</table>THREE"),
         ("<p translate=no>one<p>two", "<p translate=no>one<p>TWO"),
+        ("<ul><li translate=no><p>one<li>two</ul>", "<ul><li translate=no><p>one<li>TWO</ul>"),
+        ("<p translate=no>one<hr>two", "<p translate=no>one<hr>TWO"),
+        ("<table><tr translate=no><td>one<tr><td>two</table>",
+         "<table><tr translate=no><td>one<tr><td>TWO</table>"),
+        ("<div translate=no><b>one<div></b></div>x</div>two",
+         "<div translate=no><b>one<div></b></div>x</div>TWO"),
         ("one </b> two", "ONE </b> TWO"),
         ("<p>one < two</p>", "<p>ONE &lt; TWO</p>"),
         ("one\n\ntwo\n", "ONE\n\nTWO\n"),
@@ -413,3 +419,22 @@ def test_a_group_that_is_repeated_possessively_is_atomic(pattern):
     found = list(repeated_possessively(re._parser.parse(pattern.pattern, re.DOTALL)))
     single = ["IN"], ["NOT_LITERAL"], ["LITERAL"], ["ATOMIC_GROUP"]
     assert found and not [kinds for kinds in found if kinds not in single]
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "expected"),
+    [
+        ("in <a>America</a>.", "in U.S.A.", "in <a>U.S.A</a>."),
+        ("<b>thousand</b>, two", "1,000, zwei", "<b>1,000</b>, zwei"),
+        ("cost 10,000<sup>1</sup> here", "kostet 10.0001 hier", "kostet 10.000<sup>1</sup> hier"),
+        ("in 2010<sup>1</sup>, ok", "in 2010, ok", "in <sup>2010,</sup> ok"),
+        ("the 19<sup>th</sup> man", "der 19. Mann", "der 19<sup>.</sup> Mann"),
+    ],
+)
+def test_parts_of_words_are_found_in_words_of_another_form(source: str, words: str, expected: str):
+    class Fixed(Turned):
+        def _one(self, sentence):
+            links = [(n, n) for n in range(len(words.split()))]
+            return Translation(words, -1.0, -1.0, [2], 1, links)
+
+    assert translate_markup(Fixed(), [source])[0] == expected

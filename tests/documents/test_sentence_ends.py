@@ -29,7 +29,7 @@ from nmt.documents.sentences import split_sentences
         ("A sentence (in brackets.) |Another.", "en"),
         ("Er sagt: „Komm.“ |Sie geht. |»Komm.« |Sie geht.", "de"),
         ("« Viens. » |Il part. |« Viens\u00a0!\u00a0» |Elle reste.", "fr"),
-        ("It is old.[1][23] |The man reads.", "en"),
+        ("It is old.[1][23] |The man reads. |He met Dr.[1] Smith of the U.S.[2] Army.", "en"),
     ],
 )
 def test_sentences_end_where_a_reader_says(marked: str, language: str):

@@ -146,7 +146,7 @@ def test_sources_of_a_language_whose_tokenizer_is_missing_are_counted_in_charact
     tests = TestSet(["私" * 12], [["I"]], "")
     found = analyze(["I"], tests, {}, model)
     assert [each.sentences for each in found.by_source_length][:3] == [0, 1, 0]  # 10 to 19
-    assert found.missing[0].endswith("words of ja: they are counted in characters")
+    assert found.missing[0].endswith("words of ja; they are given in characters")
 
 
 def test_training_words_are_counted(tiny_data, settings):

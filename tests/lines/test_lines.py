@@ -693,7 +693,7 @@ def test_a_prefix_that_cannot_be_used_is_quoted_with_its_file(run, translator, m
     monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
     Path("in").write_bytes(b"a\nb\n")
     Path("prefixes").write_text("\n" + "so " * 3000)
-    with pytest.raises(InputError, match=r"^prefix_file (so ){20}… has \d+ tokens"):
+    with pytest.raises(InputError, match=r'^prefix_file "(so ){20}…" has \d+ tokens'):
         run(files={"prefix_file": "prefixes"})
 
 

@@ -448,7 +448,9 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
     assert row(page, "FLOPs by the paper&#39;s method") == ["3.28 × 10¹⁸"]
     counted = info(run.config)["flops"]["per_token_pair"] * 2.5e9
     assert row(page, "FLOPs by formula")[0].startswith(f"{counted:.2e}"[:4])
-    flops = run.info["flops"] | {"optimizer": 4 * counted / 100_000}  # as for Muon, for each step
+    flops = run.info["flops"] | {
+        "optimizer_per_step": 4 * counted / 100_000
+    }  # as for Muon, for each step
     of_muon = replace(run, info=run.info | {"flops": flops})
     found = row(Page(render([of_muon], print)), "FLOPs by formula")[0]
     assert found.startswith(f"{5 * counted:.2e}"[:4])
