@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nmt.config import load
 from nmt.decoding.translation import EMPTY, Translation
 from nmt.documents import markup_tokens
-from nmt.documents.documents import translate_documents
+from nmt.documents.documents import Document, translate_documents
 from nmt.documents.markup import translate_markup
 from nmt.documents.tags import Element, Point, place
 from nmt.translator import Translator
@@ -438,3 +438,10 @@ def test_parts_of_words_are_found_in_words_of_another_form(source: str, words: s
             return Translation(words, -1.0, -1.0, [2], 1, links)
 
     assert translate_markup(Fixed(), [source])[0] == expected
+
+
+@pytest.mark.parametrize("begin", ["", "  ", "\n", "\ufeff", "\ufeff  "])
+def test_the_tag_of_a_document_may_follow_white_space(begin: str):
+    text = f"{begin}<2de> One.\nTwo."
+    found = Document(text, Tags(), "en").sentences
+    assert [each for each in found if each] == ["<2de> One.", "<2de> Two."]
