@@ -14,7 +14,6 @@ import torch
 from nmt.benchmark import machine, workload
 from nmt.benchmark.flops import training_flops
 from nmt.benchmark.gate import Gate, Gated
-from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.prepared_data import PreparedData
@@ -117,22 +116,18 @@ class TrainingSpeed:
         }
 
 
-def benchmark_training(
-    config: Config, *, prepared: bool = False, picture: Path | None = None, note: Note
-) -> dict[str, Any]:
+def benchmark_training(config: Config, *, prepared: bool = False, note: Note) -> dict[str, Any]:
     """Measures the training speed of a configuration; docs/speed.md lists the keys of the result.
 
     Args:
         prepared: whether to use the configuration's prepared data instead of random sentences.
-        picture: the path of an SVG file for a bar chart of the result, or None for no chart.
         note: called with each progress message.
 
     Raises:
-        InputError: the prepared data or the directory of `picture` does not exist, memory ran out,
-            or torchrun has started more than one process.
+        InputError: the prepared data does not exist, memory ran out, or torchrun has started more
+            than one process.
         DivergedError: the loss is not finite.
     """
-    check_picture(picture)
     if world_size() > 1:
         raise InputError("A benchmark measures one process. Start nmt benchmark without torchrun.")
     shards = _prepared_shards(config) if prepared else [drawn_shard(config)]
@@ -145,15 +140,13 @@ def benchmark_training(
             config.model, config.tokenizer.vocabulary_size, round(speed.tokens_per_step),
             precision, ranks.device, gate, gradients=True,
         )  # fmt: skip
-    found = speed.as_json() | {
+    return speed.as_json() | {
         "ceiling_share": speed.flops_per_second / ceilings.best,
         "ceilings": ceilings.as_json(),
         "precision": precision,
         "workload": "prepared" if prepared else "drawn",
         "torch": str(torch.__version__),
     }
-    write_picture(found, picture)
-    return found
 
 
 def _prepared_shards(config: Config) -> list[Shard]:

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from nmt.benchmark import machine, workload
 from nmt.benchmark.flops import translation_flops
 from nmt.benchmark.gate import Gate
-from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.cleaning import normalize
@@ -62,7 +61,6 @@ def benchmark_translation(
     precision: Precision | None = None,
     input: Path | None = None,
     sentences: int | None = None,
-    picture: Path | None = None,
     note: Note,
 ) -> dict[str, Any]:
     """Measures the translation speed of a model; docs/speed.md lists the keys of the result.
@@ -74,14 +72,12 @@ def benchmark_translation(
             sentences.
         sentences: the number of sentences to translate. The default is the whole text or, without a
             text, 200 random sentences on a CPU and 3,003 on a GPU.
-        picture: the path of an SVG file for a bar chart of the result, or None for no chart.
         note: called with each progress message.
 
     Raises:
-        InputError: the model, the text or the directory of `picture` does not exist, or the machine
-            does not support the device or the precision.
+        InputError: the model or the text does not exist, or the machine does not support the device
+            or the precision.
     """
-    check_picture(picture)
     keep_freed_memory()
     if input is not None and isinstance(origin, Config):
         raise ArgumentError(
@@ -104,7 +100,7 @@ def benchmark_translation(
         work = Work(translator, options, lines, sorted(lines, key=len)[len(lines) // 2])
     where = translator.device
     chosen: Precision = precision or ("fp32" if where.type == "cpu" else "bf16")
-    found = _measured(work, chosen, note) | {
+    return _measured(work, chosen, note) | {
         "load_seconds": load_s,
         "beam": translator.beam(options),
         "precision": chosen,
@@ -112,8 +108,6 @@ def benchmark_translation(
         "device": Ranks(0, 1, where).device_name,
         "torch": str(torch.__version__),
     }
-    write_picture(found, picture)
-    return found
 
 
 def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:

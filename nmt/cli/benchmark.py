@@ -10,13 +10,12 @@ from nmt.cli.flags import (
     add_decoding,
     add_overrides,
     load_config,
-    output_file,
     positive,
+    refuse_overrides,
     search_options,
 )
 from nmt.cli.parser import Command, flag_names
 from nmt.cli.terminal import print_result, say
-from nmt.errors import InputError
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +33,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         )
         add(sub)
         sub.add_argument("--json", action="store_true", help="print the result as JSON")
-        sub.add_argument(
-            "--picture", type=output_file, metavar="F.svg", help="SVG file for a plot of the result"
-        )
-        flags = flag_names(sub) | {"output": "--picture"}
-        sub.set_defaults(measure=measure, flags=flags, program=sub.prog)
+        sub.set_defaults(measure=measure, flags=flag_names(sub), program=sub.prog)
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
@@ -72,20 +67,15 @@ def _run(arguments: argparse.Namespace) -> None:
 def _train(arguments: argparse.Namespace) -> dict[str, Any]:
     from nmt.benchmark.training import benchmark_training
 
-    return benchmark_training(
-        load_config(arguments), prepared=arguments.prepared, picture=arguments.picture, note=say
-    )
+    return benchmark_training(load_config(arguments), prepared=arguments.prepared, note=say)
 
 
 def _translate(arguments: argparse.Namespace) -> dict[str, Any]:
     from nmt.benchmark.translating import benchmark_translation
 
     is_model = arguments.config.is_dir()
-    if is_model and arguments.overrides:
-        raise InputError(
-            "The settings of a trained model cannot be overridden. "
-            f"Remove {arguments.overrides[0]}."
-        )
+    if is_model:
+        refuse_overrides(arguments)
     return benchmark_translation(
         arguments.config if is_model else load_config(arguments),
         options=search_options(arguments),
@@ -93,7 +83,6 @@ def _translate(arguments: argparse.Namespace) -> dict[str, Any]:
         precision=arguments.precision,
         input=arguments.input,
         sentences=arguments.sentences,
-        picture=arguments.picture,
         note=say,
     )
 

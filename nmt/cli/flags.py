@@ -41,6 +41,15 @@ def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", default=[], help=meaning)
 
 
+def refuse_overrides(arguments: argparse.Namespace) -> None:
+    """Raises InputError if the arguments override settings of a trained model."""
+    if arguments.overrides:
+        raise InputError(
+            "The settings of a trained model cannot be overridden. "
+            f"Remove {arguments.overrides[0]}."
+        )
+
+
 def load_config(arguments: argparse.Namespace) -> "Config":
     """Loads the configuration that the arguments specify.
 

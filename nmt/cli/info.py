@@ -4,10 +4,9 @@ import argparse
 import json
 from pathlib import Path
 
-from nmt.cli.flags import add_overrides, load_config
+from nmt.cli.flags import add_overrides, load_config, refuse_overrides
 from nmt.cli.parser import Command
 from nmt.cli.terminal import print_result, say
-from nmt.errors import InputError
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -23,11 +22,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.config.is_dir():
         from nmt.runs.model_directory import find_model
 
-        if arguments.overrides:
-            raise InputError(
-                "The settings of a trained model cannot be overridden. "
-                f"Remove {arguments.overrides[0]}."
-            )
+        refuse_overrides(arguments)
         config = find_model(arguments.config, say).config
     else:
         config = load_config(arguments)

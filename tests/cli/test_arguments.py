@@ -111,14 +111,13 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "prepare CONFIG": ("nmt.data.prepare.prepare", {"processes": None}),
     "train CONFIG training.max_steps=5": ("nmt.training.train.train", {}),
-    "benchmark train CONFIG --prepared --json --picture p.svg training.max_steps=5": (
+    "benchmark train CONFIG --prepared --json training.max_steps=5": (
         "nmt.benchmark.training.benchmark_training",
-        {"prepared": True, "picture": Path("p.svg")},
+        {"prepared": True},
     ),
-    f"benchmark translate CONFIG --json --picture p.svg --sentences 3 {ALL}": (
+    f"benchmark translate CONFIG --json --sentences 3 {ALL}": (
         "nmt.benchmark.translating.benchmark_translation",
-        {"options": SearchOptions(**SEARCH), **ON, "sentences": 3, "picture": Path("p.svg"),
-         "input": None},
+        {"options": SearchOptions(**SEARCH), **ON, "sentences": 3, "input": None},
     ),
     "benchmark translate . --json --input i": (
         "nmt.benchmark.translating.benchmark_translation", {0: Path(), "input": Path("i")},
