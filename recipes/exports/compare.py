@@ -3,8 +3,9 @@
     python recipes/exports/compare.py RUN OUTPUT [--threads 2] [--rounds 3] [--systems NAME ...]
 
 The script exports the run's model to the directory OUTPUT. In each round, it translates the run's
-test set with every system, in a separate process per system. It prints BLEU, chrF and the median
-time in seconds. OUTPUT/results.json contains the results of every round, and OUTPUT/SYSTEM.txt
+test set with every system, in a separate process per system. The order of the systems is reversed
+in every second round. The script prints BLEU, chrF and the median times in seconds, with and
+without start-up. OUTPUT/results.json contains the results of every round, and OUTPUT/SYSTEM.txt
 contains the translations of a system. Existing exports are reused, so each model needs its own
 OUTPUT.
 """
@@ -15,6 +16,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,13 +62,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             export(words.run, words.output / name, format, quantization, say)
     source = words.output / "source.txt"
     write_file(source, "".join(f"{line}\n" for line in sources))
-    seconds: dict[str, list[float]] = {name: [] for name in words.systems}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in words.systems}
     for number in range(words.rounds):
-        for name in words.systems:
-            seconds[name].append(_round(words, name, source, model.config.decoding))
-            say(f"Round {number + 1}: {name} took {seconds[name][-1]:.2f} s.")
+        for name in words.systems[:: -1 if number % 2 else 1]:
+            times[name].append(_round(words, name, source, model.config.decoding))
+            say(f"Round {number + 1}: {name} took {times[name][-1][0]:.2f} s.")
     found = {name: _result(words.output, name, each, references, model.config.data.target_language)
-             for name, each in seconds.items()}  # fmt: skip
+             for name, each in times.items()}  # fmt: skip
     facts = {"sentences": len(sources), "beam": words.beam, "batch": words.batch,
              "threads": words.threads, "results": found}  # fmt: skip
     write_file(words.output / "results.json", json.dumps(facts, indent=1) + "\n")
@@ -103,8 +105,10 @@ def _claim(output: Path, model: FoundModel) -> None:
     write_file(path, sha256)
 
 
-def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) -> float:
-    """Translates the text with a system, and returns the time in seconds without start-up."""
+def _round(
+    words: argparse.Namespace, name: str, source: Path, decoding: Any
+) -> tuple[float, float]:
+    """Translates the text with a system; returns the seconds without and with start-up."""
     program, folder, arithmetic = SYSTEMS[name]
     task = {
         "program": program, "model": str(words.output / folder if folder else words.run),
@@ -113,14 +117,16 @@ def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) ->
         "alpha": decoding.length_penalty, "extra": decoding.max_extra_length,
     }  # fmt: skip
     environment = os.environ | {"OMP_NUM_THREADS": str(words.threads)}
+    began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("timed.py")), json.dumps(task)],
         env=environment, capture_output=True, text=True,
     )  # fmt: skip
+    whole = time.perf_counter() - began
     if done.returncode:
         *_, last = done.stderr.splitlines() or ["no message"]
         raise InputError(f"{name} failed with status {done.returncode} on {task['model']}: {last}")
-    return float(done.stdout.splitlines()[-1])
+    return float(done.stdout.splitlines()[-1]), whole
 
 
 def text_of(folder: Path, name: str) -> Path:
@@ -129,24 +135,31 @@ def text_of(folder: Path, name: str) -> Path:
 
 
 def _result(
-    folder: Path, name: str, seconds: list[float], references: list[str], language: str
+    folder: Path, name: str, times: list[tuple[float, float]], references: list[str], language: str
 ) -> dict[str, Any]:
     found = text_of(folder, name).read_text(encoding="utf-8").split("\n")[:-1]
     scores = score(found, references, target_language=language)
+    seconds, whole = zip(*times, strict=True)
     return {
         "bleu": scores.bleu, "bleu_signature": scores.bleu_signature, "chrf": scores.chrf,
-        "median_seconds": statistics.median(seconds), "seconds": seconds,
+        "seconds": seconds, "seconds_with_start_up": whole,
     }  # fmt: skip
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
     """Returns the results as a Markdown table."""
     rows = [
-        [name, f"{each['bleu']:.2f}", f"{each['chrf']:.2f}", f"{each['median_seconds']:.2f}",
-         f"{min(each['seconds']):.2f} to {max(each['seconds']):.2f}"]
+        [name, f"{each['bleu']:.2f}", f"{each['chrf']:.2f}", _range(each["seconds"]),
+         _range(each["seconds_with_start_up"])]
         for name, each in found.items()
     ]  # fmt: skip
-    return Table("", ["system", "BLEU", "chrF", "seconds", "range"], rows).as_markdown().rstrip()
+    head = ["system", "BLEU", "chrF", "seconds", "seconds with start-up"]
+    return Table("", head, rows).as_markdown().rstrip()
+
+
+def _range(seconds: Sequence[float]) -> str:
+    """Returns the median, and the range in parentheses."""
+    return f"{statistics.median(seconds):.2f} ({min(seconds):.2f}–{max(seconds):.2f})"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
     python -m recipes.speed.compare train [--peers fairseq,sockeye] [--precision bf16] [--pairs 5]
     python -m recipes.speed.compare translate
-    python -m recipes.speed.compare text MODEL SOURCE REFERENCE  # MODEL: a model or an export
 
 A pair consists of a visit to nmt and a visit to a peer, in processes that follow each other
 immediately, so that the machine is in the same state for both. The order of nmt and peer
@@ -15,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,31 +24,18 @@ import torch
 from nmt.cli.flags import positive
 from nmt.cli.terminal import run_script, say
 from nmt.errors import InputError
-from nmt.runs.exported_model import is_exported
 from nmt.training.distributed import Ranks
-from recipes.speed import text
-from recipes.speed.clock import Clock
 from recipes.speed.install import ENVIRONMENTS, ROOT, installed
 from recipes.speed.report import counted, draw, reference_rate, table
-from recipes.speed.visit import TASKS
 
 PEERS = {
     "train": ("nmt_packed", "torch_transformer", "marian", "fairseq", "sockeye", "joeynmt"),
     "translate": ("ctranslate2",),
-    "text": ("ctranslate2",),
 }
-PRECISIONS = {
-    "train": ("fp32", "bf16"),
-    "translate": ("fp32", "bf16", "int8"),
-    "text": ("fp32", "bf16", "int8"),
-}
+PRECISIONS = {"train": ("fp32", "bf16"), "translate": ("fp32", "bf16", "int8")}
 _HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # (system, unsupported precision): replacement
 _TRIES = 2  # maximum number of measured pairs for each required pair
 _LIMIT_S = 1800.0  # limit for a visit, in seconds
-
-Visit = Callable[
-    [str, Path, str, float], dict[str, Any]
-]  # system, its Python interpreter, precision, and `best` of `Clock`
 
 
 @dataclass(frozen=True)
@@ -61,9 +47,6 @@ class Setting:
     precision: str  # precision of nmt
     peer_precision: str
     work: dict[str, Any]  # the size of the work, and the machine
-
-    def as_json(self) -> dict[str, Any]:
-        return vars(self)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -80,13 +63,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compares nmt with other systems.")
     tasks = parser.add_subparsers(dest="task", required=True)
-    for name in (*TASKS, "text"):
+    for name in PEERS:
         task = tasks.add_parser(name)
-        if name == "text":
-            task.add_argument("model", type=Path, metavar="MODEL",
-                              help="model of nmt, or its export to CTranslate2")  # fmt: skip
-            task.add_argument("source", type=Path, metavar="SOURCE", help="plain text")
-            task.add_argument("reference", type=Path, metavar="REFERENCE")
         task.add_argument("--peers", type=lambda words: words.split(","), default=PEERS[name],
                           help=f"default: {','.join(PEERS[name])}")  # fmt: skip
         task.add_argument("--precision", nargs="+", choices=PRECISIONS[name],
@@ -117,7 +95,7 @@ class Pairs:
         self.lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
 
     def add(self, setting: Setting, nmt: dict[str, Any], peer: dict[str, Any]) -> None:
-        line = {"setting": setting.as_json(), "nmt": nmt, "peer": peer}
+        line = {"setting": vars(setting), "nmt": nmt, "peer": peer}
         self.lines.append(line)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
@@ -125,7 +103,7 @@ class Pairs:
 
     def of(self, setting: Setting) -> list[dict[str, Any]]:
         """Returns the pairs of a setting."""
-        return [line for line in self.lines if line["setting"] == setting.as_json()]
+        return [line for line in self.lines if line["setting"] == vars(setting)]
 
     def missing(self, setting: Setting, wanted: int) -> int:
         """Returns the number of pairs that must still be measured for a setting."""
@@ -135,7 +113,6 @@ class Pairs:
 def _measure(arguments: argparse.Namespace, pairs: Pairs) -> None:
     """Measures in rounds; each round measures one pair for each setting that needs more pairs."""
     settings = list(_settings(arguments))
-    visit = _visits_of_text(arguments, settings) if arguments.task == "text" else _visits(arguments)
     for _ in range(_TRIES * arguments.pairs):
         for setting, python in list(settings):
             if (missing := pairs.missing(setting, arguments.pairs)) <= 0:
@@ -145,7 +122,7 @@ def _measure(arguments: argparse.Namespace, pairs: Pairs) -> None:
             visits.append((setting.peer, python, setting.peer_precision))
             order = (0, 1) if len(pairs.of(setting)) % 2 == 0 else (1, 0)
             try:
-                found = {index: visit(*visits[index], best) for index in order}
+                found = {index: visited(arguments, *visits[index], best) for index in order}
             except InputError as error:
                 say(f"{setting.peer}, {setting.precision}: Left out. {error}")
                 settings.remove((setting, python))
@@ -169,7 +146,7 @@ def _rounded(rate: float | None) -> str:
 
 def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
     """Yields settings with the Python of each peer; reports peers that cannot be installed."""
-    threads, precisions = arguments.threads, arguments.precision
+    threads = arguments.threads
     work: dict[str, Any] = {
         "machine": Ranks(0, 1, torch.device("cpu")).device_name.rpartition(",")[0],
         "threads": threads,
@@ -177,76 +154,42 @@ def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
     }
     if arguments.task == "train":
         work["steps"] = arguments.steps
-    if arguments.task == "text":
-        work |= {"model": str(arguments.model), "source": str(arguments.source)}
-        if is_exported(arguments.model):
-            precisions = [text.EXPORTED]
     for peer in arguments.peers:
         try:
             python = installed(peer, arguments.environments)
         except InputError as error:
             say(f"{peer}: Left out. {error}")
             continue
-        for precision in precisions:
+        for precision in arguments.precision:
             theirs = _HAS_NOT.get((peer, precision), precision)
             yield Setting(arguments.task, peer, precision, theirs, work), python
 
 
-def _visits(arguments: argparse.Namespace) -> Visit:
-    """Returns a function that runs `recipes.speed.visit` in a separate process."""
-
-    def visit(system: str, python: Path, precision: str, best: float) -> dict[str, Any]:
-        command = [
-            str(python), "-W", "ignore", "-m", "recipes.speed.visit", system, arguments.task,
-            "--precision", precision, "--steps", str(arguments.steps),
-            "--threads", str(arguments.threads), "--best", str(best),
-        ]  # fmt: skip
-        if arguments.small:
-            command.append("--small")
-        return json.loads(_output(command, arguments.threads).splitlines()[-1])
-
-    return visit
-
-
-def _output(command: Sequence[str], threads: int) -> str:
-    """Runs a command with this project's code and `threads` threads, and returns its output."""
-    variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
+def visited(
+    arguments: argparse.Namespace, system: str, python: Path, precision: str, best: float
+) -> dict[str, Any]:
+    """Runs `recipes.speed.visit` in a separate process with the given Python interpreter."""
+    command = [
+        str(python), "-W", "ignore", "-m", "recipes.speed.visit", system, arguments.task,
+        "--precision", precision, "--steps", str(arguments.steps),
+        "--threads", str(arguments.threads), "--best", str(best),
+    ]  # fmt: skip
+    if arguments.small:
+        command.append("--small")
+    variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(arguments.threads)}
     try:
         done = subprocess.run(
             command, env=os.environ | variables, capture_output=True, text=True, timeout=_LIMIT_S
         )
     except subprocess.TimeoutExpired:
         raise InputError(
-            f"{command[4]} did not finish within {_LIMIT_S:.0f} s. Check that no "
+            f"{system} did not finish within {_LIMIT_S:.0f} s. Check that no "
             "other program is using the machine."
         ) from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         raise InputError(last)
-    return done.stdout
-
-
-def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting, Path]]) -> Visit:
-    """Checks that the translations agree, and returns a function that runs visits of `text`."""
-    if not settings:
-        raise InputError(
-            "None of the systems to compare with is installed. See the messages above."
-        )
-    _, python = settings[0]
-    threads, convert = arguments.threads, "recipes.speed.ctranslate2_model"
-    run = text.Run(
-        arguments.model, arguments.source, arguments.reference, arguments.output, threads
-    )
-    command = [str(python), "-W", "ignore"]
-    if run.is_exported:
-        command += ["-c", "import ctranslate2 as c; print('CTranslate2', c.__version__)"]
-    else:
-        command += ["-m", convert, str(run.model), str(run.converted)]
-    run.peer_version = _output(command, threads).strip()
-    say(run.check(python))
-    return lambda system, python, precision, best: run.visit(
-        system, python, precision, Clock(best, is_trial=arguments.small)
-    )
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _report(output: Path, lines: list[dict[str, Any]]) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 from nmt.benchmark.gate import FAST
 from nmt.errors import count
+from nmt.evaluation.table import Table
 from recipes.paper_figures.drawing import figure
 
 Line = dict[str, Any]  # a pair: its `setting`, and the visits `nmt` and `peer`
-_TITLES = {"train": "Training", "translate": "Translating", "text": "Text to text"}
+_TITLES = {"train": "Training", "translate": "Translating"}
 _UNITS = {"train": "target tokens/s"}
 _SENTENCES = "sentences/s"
 
@@ -24,7 +25,6 @@ class Row:
     rates: list[float]  # one per visit
     ratios: list[float]  # nmt's rate divided by this system's, per pair; empty for nmt
     peak_gib: float  # median over visits
-    bleu: float | None = None
 
     @property
     def rate(self) -> float:
@@ -75,7 +75,6 @@ def _title(line: Line, name: str) -> str:
     parts = [_TITLES[setting["task"]]]
     parts += [] if name == "training" else [name]
     parts.append(setting["precision"])
-    parts += [Path(work["model"]).name] if "model" in work else []
     parts += ["only a trial"] if work["small"] else []
     parts.append(count(work["threads"], "thread"))
     return f"{', '.join(parts)}: {_UNITS.get(setting['task'], _SENTENCES)} on {work['machine']}"
@@ -106,7 +105,6 @@ def _row(name: str, visits: list[dict[str, Any]], work: str, ratios: list[float]
         [_rate(visit, work) for visit in visits],
         ratios,
         median(visit["peak_gib"] for visit in visits),
-        visits[0].get("bleu"),
     )
 
 
@@ -119,28 +117,19 @@ def table(lines: Iterable[Line]) -> str:
     lines = list(lines)
     content = []
     for title, ranked in rows(lines).items():
-        has_bleu = ranked[0].bleu is not None
         head = ["system", "median (range)", "nmt is faster by a factor of", "pairs", "peak GiB"]
-        head += ["BLEU"] if has_bleu else []
-        content += [f"**{title}**", "", _cells(head), "| --- " * len(head) + "|"]
-        for row in ranked:
-            cells = [
-                row.name, _range(row.rates, ".4g"), _range(row.ratios, ".2f"),
-                str(len(row.ratios) or ""), f"{row.peak_gib:.2f}",
-            ]  # fmt: skip
-            cells += [f"{row.bleu:.2f}"] if has_bleu and row.bleu is not None else []
-            content.append(_cells(cells))
-        content.append("")
+        cells = [
+            [row.name, _range(row.rates, ".4g"), _range(row.ratios, ".2f"),
+             str(len(row.ratios) or ""), f"{row.peak_gib:.2f}"]
+            for row in ranked
+        ]  # fmt: skip
+        content += [f"**{title}**", "", Table("", head, cells).as_markdown()]
     dropped = len(lines) - len(counted(lines))
     content.append(
         f"Probe in fast phases: {reference_rate(lines) / 1e9:.0f} GFLOP/s; "
         f"pairs left out because of slow phases: {dropped}."
     )
     return "\n".join(content) + "\n"
-
-
-def _cells(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _range(values: list[float], form: str) -> str:

@@ -17,12 +17,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from nmt.benchmark.translating import random_transformer
 from nmt.cpu_memory import keep_freed_memory
 from nmt.decoding.beam_search import search
-from nmt.model.kernels.prepacking import prepack
-from nmt.runs.model_directory import new_transformer
-from recipes.speed.peers.nmt import Endless, configuration
-from recipes.speed.workload import BASE, SMALL, Shape
+from nmt.decoding.constraints import Without
+from nmt.model.stepper import Stepper
+from recipes.speed.peers.nmt import configuration
+from recipes.speed.workload import BASE, EOS, SMALL, Shape
 
 SENTENCES, LENGTH, OUTPUT = 32, 25, 30
 SIZES = (2_000, 4_000, 8_000, 12_000)
@@ -44,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def compare(shape: Shape, precision: str, sizes: Sequence[int], pairs: int) -> None:
     """Measures and prints the results for a precision."""
-    transformer = new_transformer(configuration(shape, "fp32"))
-    transformer.initialize(1)
-    prepack(transformer.eval(), precision)
+    transformer = random_transformer(configuration(shape, "fp32"), "cpu", precision)
     random = np.random.default_rng(1)
 
     def seconds(src: torch.Tensor, beam: int, size: int | None) -> float:
@@ -56,7 +55,7 @@ def compare(shape: Shape, precision: str, sizes: Sequence[int], pairs: int) -> N
             ids = random.choice(np.arange(4, shape.vocabulary), size - 4, replace=False)
             only = torch.from_numpy(np.concatenate((np.arange(4), np.sort(ids))))
         with torch.inference_mode():
-            steps = Endless(transformer, src, beam, OUTPUT, only)
+            steps = Without(Stepper(transformer, src, beam, OUTPUT, only), [EOS])
             search(steps, [OUTPUT] * len(src), beam=beam, alpha=0.6)
         return time.process_time() - begin
 

@@ -364,10 +364,14 @@ def test_all_systems_are_compared_on_the_same_text(settings, tmp_path: Path, mon
 
     monkeypatch.setattr(compare.subprocess, "run", in_this_process)
     compare.main([model, str(out), "--beam", "1", "--rounds", "2", "--threads", "1"])
-    assert order == [(program, how) for program, _, how in compare.SYSTEMS.values()] * 2
+    systems = [(program, how) for program, _, how in compare.SYSTEMS.values()]
+    assert order == systems + systems[::-1]
     found = json.loads((out / "results.json").read_text())
     assert found["sentences"] == 20 and list(found["results"]) == list(compare.SYSTEMS)
-    assert all(len(each["seconds"]) == 2 for each in found["results"].values())
+    for each in found["results"].values():
+        assert len(each["seconds"]) == 2
+        pairs = zip(each["seconds"], each["seconds_with_start_up"], strict=True)
+        assert all(0 < seconds < whole for seconds, whole in pairs)
     assert len(capsys.readouterr().out.splitlines()) == 2 + len(compare.SYSTEMS)
     sources = (out / "source.txt").read_text().splitlines()
     translator = Translator.load(model, device="cpu", precision="fp32")

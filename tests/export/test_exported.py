@@ -24,8 +24,6 @@ from nmt.runs.model_directory import load_model, new_transformer, save_model
 from nmt.storage import manifest
 from nmt.storage.names import TOKENIZER
 from nmt.translator import Translator
-from recipes.speed.clock import Clock
-from recipes.speed.text import EXPORTED, Run
 from tests.conftest import make_settings
 from tests.export.test_export import EQUAL_HEADS, LEARNED, PRE, export, saved
 from tests.fixtures.make import TRAINED, copied
@@ -332,21 +330,6 @@ def test_batches_in_several_threads_give_what_one_sentence_gives(trained, monkey
         alone = theirs.translate(text, options)
         assert (each.text, each.alignment) == (alone.text, alone.alignment)
     assert len({each.text for each in found}) > 8
-
-
-def test_the_comparison_of_speed_takes_an_export(trained, tmp_path):
-    """Both programs run: nmt and the script that loads only CTranslate2."""
-    for name in ("test.en", "test.de"):
-        (tmp_path / name).write_text((TRAINED / name).read_text() * 20, encoding="utf-8")
-    run = Run(trained[1], tmp_path / "test.en", tmp_path / "test.de", tmp_path, threads=2)
-    python, n = Path(sys.executable), len(run.lines)
-    said = run.check(python)
-    assert said == f"{n} of {n} greedy translations (as exported) are the same in both systems."
-    visits = [
-        run.visit(system, python, EXPORTED, Clock(is_trial=True))
-        for system in ("nmt", "ctranslate2")
-    ]
-    assert visits[0]["bleu"] == visits[1]["bleu"] > 1
 
 
 def test_it_is_loaded_and_served_without_torch(settings, tmp_path):

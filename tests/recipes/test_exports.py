@@ -27,7 +27,7 @@ def test_every_export_is_translated_by_a_system(name):
 
 
 def test_exports_of_another_model_are_not_reused(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(compare, "_round", lambda *_: 1.0)
+    monkeypatch.setattr(compare, "_round", lambda *_: (1.0, 2.0))
     monkeypatch.setattr(compare, "_result", lambda *_: {"seconds": [1.0]})
     monkeypatch.setattr(compare, "table", lambda _: "")
     made: list[Path] = []

@@ -12,7 +12,7 @@ from nmt.data import layout
 from nmt.errors import InputError
 from nmt.model import attention
 from nmt.training.loading import CPU_ROW
-from recipes.speed import compare, install, shortlist, text
+from recipes.speed import compare, install, shortlist
 from recipes.speed.clock import Clock
 from recipes.speed.gpu import bench, checks
 from recipes.speed.gpu.bench import Bench
@@ -20,10 +20,8 @@ from recipes.speed.gpu.checks import CHECKS
 from recipes.speed.gpu.measures import MEASURES
 from recipes.speed.peers import nmt as ours
 from recipes.speed.report import counted, rows, table
-from recipes.speed.text import n_alike
 from recipes.speed.visit import visit
 from recipes.speed.workload import BOS, EOS, PAD, SMALL, Batch, sources, training_batches
-from tests.fixtures.make import TRAINED
 
 SMALL_CPU = Bench(torch.device("cpu"), small=True)
 
@@ -156,17 +154,14 @@ def in_process(monkeypatch) -> list[str]:
     """Runs visits in this process, with nmt in place of the peers; lists the visited systems."""
     visited = []
 
-    def visits(arguments):
-        def one(system, python, precision, best):
-            visited.append(system)
-            if system == "sockeye":
-                raise InputError("No module named 'mxnet'")
-            known = system if system.startswith("nmt") else "nmt"
-            return visit(known, arguments.task, precision, arguments.steps, 1, best, True)
+    def one(arguments, system, python, precision, best):
+        visited.append(system)
+        if system == "sockeye":
+            raise InputError("No module named 'mxnet'")
+        known = system if system.startswith("nmt") else "nmt"
+        return visit(known, arguments.task, precision, arguments.steps, 1, best, True)
 
-        return one
-
-    monkeypatch.setattr(compare, "_visits", visits)
+    monkeypatch.setattr(compare, "visited", one)
     monkeypatch.setattr(compare, "installed", lambda peer, folder: Path(sys.executable))
     return visited
 
@@ -230,10 +225,6 @@ def test_an_environment_is_complete_or_made_anew(tmp_path, monkeypatch):
     assert install.installed("torch_transformer", tmp_path) == Path(sys.executable)
 
 
-def test_translations_are_alike_up_to_the_limit_of_either():
-    assert n_alike(["a b", "a", "x"], ["a b", "a b c", "y"]) == 2
-
-
 def test_every_part_for_a_gpu_runs(capsys, monkeypatch):
     tiny = ("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=64", "model.d_ff=64",
             "decoding.beam=1", "decoding.max_extra_length=2")  # fmt: skip
@@ -290,39 +281,6 @@ def test_an_error_or_a_deadline_ends_one_part_alone(capsys):
     assert lines[1]["error"] == "ValueError: no such kernel"
     assert lines[2]["error"].startswith("LateError: The part did not end within")
     assert lines[3] == {"part": "last", "done": True}
-
-
-@pytest.fixture
-def run_of_text(tmp_path, monkeypatch) -> text.Run:
-    """A run whose processes take 2 s to start and 1 s per line, by a simulated clock."""
-    (tmp_path / "a.en").write_text("a b c d e\nf g\u2028 h i\nj k l m\nn o p q\n", encoding="utf-8")
-    run = text.Run(TRAINED / "run", tmp_path / "a.en", tmp_path / "a.en", tmp_path, 1)
-    clock = [0.0]
-
-    def translated(self, command, lines):
-        clock[0] += 2 + len(lines)
-        worse = "ctranslate2" in str(command[1]) and self.threads == 2
-        return "".join(f"{'?' if worse else line}\n" for line in lines), 1.0
-
-    monkeypatch.setattr(text.Run, "_translated", translated)
-    monkeypatch.setattr("nmt.benchmark.machine.time.perf_counter", lambda: clock[0])
-    return run
-
-
-def test_the_time_to_start_is_that_of_one_line(run_of_text):
-    found = run_of_text.visit("nmt", Path("python"), "fp32", Clock(is_trial=True))
-    # 3 s for one line, 6 s for all four
-    assert {name: result["rate"] for name, result in found["results"].items()} == {
-        "beam 3, start-up included": 4 / 6, "beam 3, start-up excluded": 4 / 3,
-    }  # fmt: skip
-    assert found["bleu"] == pytest.approx(100)
-
-
-def test_nothing_is_timed_before_both_translate_alike(run_of_text):
-    assert run_of_text.check(Path("python")).startswith("4 of 4 ")
-    run_of_text.threads = 2
-    with pytest.raises(InputError, match="0 of 4 "):
-        run_of_text.check(Path("python"))
 
 
 def test_a_shortlist_is_timed_in_each_precision(capsys):

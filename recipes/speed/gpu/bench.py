@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from nmt.benchmark import machine
+from nmt.benchmark.flops import flops_per_token_pair
 from nmt.data import layout
-from nmt.reporting.info import flops_per_token_pair
 from nmt.runs.model_directory import new_transformer
 from nmt.runs.state import FastPath
 from nmt.training.distributed import Ranks
@@ -56,20 +57,10 @@ class Bench:
 
     def seconds(self, work: Callable[[], object], repeats: int = 5, warm_up: int = 2) -> float:
         """Returns the median seconds for `work`, including its work on the device."""
-        times = []
-        for number in range(1 if self.small else warm_up + repeats):
-            self.wait()
-            began = time.perf_counter()
-            work()
-            self.wait()
-            if self.small or number >= warm_up:
-                times.append(time.perf_counter() - began)
-        return statistics.median(times)
-
-    def wait(self) -> None:
-        """Waits until the device has finished all its work."""
-        if self.is_gpu:
-            torch.cuda.synchronize()
+        if self.small:
+            repeats, warm_up = 1, 0
+        times = [machine.seconds(work, self.device) for _ in range(warm_up + repeats)]
+        return statistics.median(times[warm_up:])
 
 
 Part = Callable[[Bench], Iterator[Result]]
@@ -176,11 +167,7 @@ class Training:
         """Returns the milliseconds per step, the share of the FLOP/s limit, and the peak memory."""
         if self.bench.is_gpu:
             torch.cuda.reset_peak_memory_stats()
-        self.bench.wait()
-        began = time.perf_counter()
-        self.step()
-        self.bench.wait()
-        first = time.perf_counter() - began
+        first = machine.seconds(self.step, self.bench.device)
         seconds = self.bench.seconds(self.step, repeats=8, warm_up=3)
         n = len(self.batches)
         src, tgt = (

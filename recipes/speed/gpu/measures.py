@@ -1,7 +1,6 @@
 """Measures the speed of training and translation on a GPU, and the GPU's limits."""
 
 import platform
-import time
 from collections.abc import Iterator
 from functools import partial
 from operator import eq
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 import nmt
+from nmt.benchmark import machine
 from nmt.benchmark.workload import lengths
 from nmt.config import Decoding
 from nmt.decoding.batched_search import BatchedSearch, SearchInput
@@ -99,6 +99,7 @@ def decoding(bench: Bench) -> Iterator[Result]:
     transformer = transformer.to(bench.device, torch.bfloat16).eval()
     pool = DecodeBufferPool(transformer)
 
+    @torch.inference_mode()
     def eager(src: Tensor, beam: int) -> list[list[Hypothesis]]:
         steps = Without(Stepper(transformer, src, beam, length), [EOS_ID])
         return searched(steps, len(src), beam, length, bench.device)
@@ -141,10 +142,7 @@ def test_set(bench: Bench) -> Iterator[Result]:
         found = BatchedSearch([transformer], decoding, reads_as=tuple, untrained=[EOS_ID])
         found.batches_at_once = at_once
         for state in ("first", "again"):
-            bench.wait()
-            began = time.perf_counter()
-            found.find(parts, SearchOptions())
-            seconds = time.perf_counter() - began
+            seconds = machine.seconds(partial(found.find, parts, SearchOptions()), bench.device)
             yield {
                 "batches_at_once": at_once, "pass": state, "sentences": len(parts),
                 "sentences_s": round(len(parts) / seconds, 1), "in_s": round(seconds, 3),
@@ -172,11 +170,11 @@ def profiled(bench: Bench) -> Iterator[Result]:
     path = next(iter(_compiled(bench, BASE)), "eager")
     steps = Training(bench, BASE, path)
     steps.step()
-    bench.wait()
+    machine.synchronize(bench.device)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if bench.is_gpu else [])]
     with profile(activities=activities) as found:
         steps.step()
-        bench.wait()
+        machine.synchronize(bench.device)
     device, key = ("CUDA", "device") if bench.is_gpu else ("CPU", "cpu")
     times = {
         event: getattr(event, f"self_{key}_time_total")

@@ -1,14 +1,17 @@
 """CTranslate2 with this project's weights; supports translation only."""
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import ctranslate2
 import torch
 
-from recipes.speed.workload import BASE, Shape, Sources
+from nmt.data.workers import run_apart
+from nmt.export.ctranslate2 import write_ctranslate2
+from nmt.runs.model_directory import new_transformer
+from recipes.speed.peers.nmt import configuration
+from recipes.speed.workload import Shape, Sources
 
 # CTranslate2 does not support bf16 on a CPU
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
@@ -26,9 +29,7 @@ def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[i
     threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as folder:
         # in another process, because the peak memory of this process is measured
-        name = "random" if shape == BASE else "small"
-        convert = [sys.executable, "-m", "recipes.speed.ctranslate2_model", name, folder]
-        subprocess.run(convert, check=True, stdout=subprocess.DEVNULL)
+        run_apart(_convert, shape, Path(folder))
         translator = ctranslate2.Translator(
             folder,
             device="cpu",
@@ -54,6 +55,20 @@ def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[i
         return [len(result.hypotheses[0]) for result in results]
 
     return translate
+
+
+def _convert(shape: Shape, folder: Path) -> None:
+    """Converts the model with the same random weights as in `peers.nmt`."""
+    transformer = new_transformer(configuration(shape, "fp32"))
+    transformer.initialize(1)
+    pieces = [
+        "<pad>",
+        "<s>",
+        "</s>",
+        "<unk>",
+        *(f"w{number}" for number in range(4, shape.vocabulary)),
+    ]
+    write_ctranslate2(transformer, pieces, folder, "float32")
 
 
 def _tokens(batch: Sources) -> list[list[str]]:

@@ -6,12 +6,13 @@ from pathlib import Path
 import torch
 
 import nmt
+from nmt.benchmark.translating import random_transformer
 from nmt.config import Config, load
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data import layout
 from nmt.data.pair import Pair
 from nmt.decoding.beam_search import search
-from nmt.model.kernels.prepacking import prepack
+from nmt.decoding.constraints import Without
 from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens
 from nmt.runs.model_directory import new_transformer
@@ -60,28 +61,16 @@ def training_step(
 def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[int]]:
     """Returns a function that translates with the same random weights as the other system."""
     keep_freed_memory()
-    config = configuration(shape, "fp32")
-    transformer = new_transformer(config)
-    transformer.initialize(1)
-    prepack(transformer.eval(), precision)
+    transformer = random_transformer(configuration(shape, "fp32"), "cpu", precision)
 
     def translate(batch: Sources, beam: int) -> list[int]:
         length = batch.output_length
         with torch.inference_mode():
-            steps = Endless(transformer, batch.src, beam, length)
+            steps = Without(Stepper(transformer, batch.src, beam, length), [EOS])
             found = search(steps, [length] * len(batch.src), beam=beam, alpha=0.6)
         return [len(hypotheses[0].tokens) for hypotheses in found]
 
     return translate
-
-
-class Endless(Stepper):
-    """Decoder steps that never choose EOS, so that all translations have the maximum length."""
-
-    def step(self, last_tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
-        logits = super().step(last_tokens, parents)
-        logits[..., EOS] = -torch.inf
-        return logits
 
 
 def configuration(shape: Shape, precision: str) -> Config:
