@@ -102,7 +102,7 @@ def _means(config: Config) -> tuple[object, ...]:
 def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) -> None:
     """Trains the model of a run from `start` or from scratch, and writes the finished model."""
     training, step = begin_training(run, start, note), start.step if start else 0
-    with _log(training, step) as log:
+    with opened_log(training, step) as log:
         if start:
             log.note(f"Resumed from step {step}.")
         for warning in rate_warnings(run.config):
@@ -117,8 +117,8 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
         finish(training, log, stop, step, end)
 
 
-def _log(training: Training, step: int) -> RunLog:
-    """Returns the run's log, which continues after `step`; only the main process logs anything."""
+def opened_log(training: Training, step: int) -> RunLog:
+    """Opens the run's log, which continues after `step`; only the main process logs anything."""
     run = training.run
     if not run.ranks.is_main:
         return RunLog(None)

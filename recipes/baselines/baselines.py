@@ -29,7 +29,7 @@ from torch.optim import Optimizer
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for use as a script
 
 from nmt.benchmark import flops
-from nmt.cli.flags import positive
+from nmt.cli.flags import add_config, positive
 from nmt.cli.terminal import run_script, say
 from nmt.config import Config, Model, load
 from nmt.cpu_memory import keep_freed_memory
@@ -53,8 +53,8 @@ from nmt.training.distributed import StopRequest, process_group
 from nmt.training.loop import train_steps
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimizers import new_optimizer, restore_state, state_tensors
-from nmt.training.run_log import RunLog, read_log
-from nmt.training.train import train
+from nmt.training.run_log import read_log
+from nmt.training.train import opened_log, train
 from nmt.translator import Translator
 from recipes.baselines import lstm
 from recipes.baselines.lstm import LSTMSearch, LSTMTranslator
@@ -119,12 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compares the Transformer with an LSTM.")
-    parser.add_argument(
-        "config", type=Path, help="configuration, for example configs/multi30k.yaml"
-    )
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE", help="settings of both systems"
-    )
+    add_config(parser)
     parser.add_argument("--lstm", nargs="+", default=[], metavar="KEY=VALUE",
                         help="settings of the LSTM only, in addition to "
                              + " ".join(LSTM_SETTINGS))  # fmt: skip
@@ -270,9 +265,7 @@ def trained_lstm(config: Config) -> tuple[Translator, State]:
         training = Training(
             run, module, module, optimizer, state.best, state.elapsed_s, copy=LSTMInferenceCopy()
         )
-        hardware = {"device": ranks.device_name, "world_size": ranks.world_size}
-        with RunLog(directory.path, state.step, state.best.validated, settings.max_steps,
-                    state.elapsed_s, hardware) as log:  # fmt: skip
+        with opened_log(training, state.step) as log:
             train_steps(training, store, log, stop, state.step)
         state = store.restore(model, optimizer)
         model.load_state_dict(store.mean(state.step))
