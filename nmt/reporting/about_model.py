@@ -61,7 +61,8 @@ def _of_run(folder: Path, config: Config) -> JSON:
     return {
         "name": run.path.name,
         "trained_on": _trained_on(config, data),
-        "bleu": _tested(run, content) or _validated(content),
+        "bleu": _bleu(_kept(run.test_scores, content).get("scores", {}), "test set")
+        or _validated(content),
         "opening": chosen.get("opening") or first_sight(texts[0] if texts else []),
         "examples": chosen.get("examples", []),
     }
@@ -101,12 +102,6 @@ def _kind(corpus: Any) -> str:
     if corpus.kind() == "hub":
         return str(corpus.hub)
     return "a small grammar of English and German" if corpus.kind() == "demo" else "text files"
-
-
-def _tested(run: Any, content: JSON) -> JSON | None:
-    """Returns the model's BLEU on the test set if `nmt report` has stored it, otherwise None."""
-    scores = _kept(run.test_scores, content).get("scores", {})
-    return _bleu(scores, "test set")
 
 
 def _validated(content: JSON) -> JSON | None:

@@ -195,10 +195,6 @@ def read_runs(
 
 
 def _check(directory: Path) -> None:
-    if not directory.is_dir():
-        raise InputError(
-            f"{directory} is not a directory. Specify a run directory written by nmt train."
-        )
     if not RunDirectory(directory).is_run:
         raise InputError(
             f"{directory} is not a run directory. Specify a run directory written by nmt train."
@@ -243,7 +239,7 @@ def _read(directory: Path, name: str, judge: Judge | None, note: Note) -> RunRec
         if content:  # raises NoModelError if it belongs to another run
             RunIdentity(run, b"", data).data_of(folder, content)
     if model and config.data.test:
-        test = tried(lambda: test_scores(run, config, model["sha256"], note))
+        test = tried(lambda: test_scores(run, note))
     judged = tried(lambda: judge(run.model)) if model and judge else None
     lines = list(log_lines(directory))
     log = [entry for entry in lines if entry]
@@ -296,7 +292,7 @@ def _can_be_completed(kept: TestScores, run: RunDirectory, config: Config) -> bo
     return True
 
 
-def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
+def test_scores(run: RunDirectory, note: Note) -> TestScores:
     """Returns the scores of a run's finished model on the test set.
 
     Saved scores are reused if they are undamaged, belong to the model, follow the current
@@ -305,9 +301,9 @@ def test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note
     directory is writable.
 
     Args:
-        config: the run's configuration, which must specify a test set.
-        model_sha256: the hash of the finished model, from the model's manifest.
+        run: a finished run whose configuration specifies a test set.
     """
+    config, model_sha256 = run.settings(), manifest.read(run.model, "model")["sha256"]
     path = run.test_scores
     convention = CONVENTIONS.get(language_of(config.data.target_language))
     try:

@@ -93,7 +93,10 @@ def _cleaning_table(run: RunRecord) -> Table:
 def cost_table(runs: Sequence[RunRecord]) -> Table:
     """Returns a table of the time, hardware, tokens and FLOPs that training required."""
     names: list[tuple[str, Callable[[RunRecord], str]]] = [
-        ("Training time, including validation", _time_spent),
+        (
+            "Training time, including validation",
+            lambda run: time_spent(run) if run.sittings else "not in the log",
+        ),
         ("Hardware", lambda run: "; ".join(map(machine, run.sittings)) or "not in the log"),
         ("Steps", lambda run: f"{run.step:,}"),
         ("Target tokens in training (estimate)", lambda run: _scientific(_tokens(run)[1])),
@@ -113,10 +116,6 @@ def cost_table(runs: Sequence[RunRecord]) -> Table:
         "paper's method are not comparable, because no model fully uses its hardware.",
     )
     return Table("Cost of training", ["", *(run.name for run in runs)], rows, notes)
-
-
-def _time_spent(run: RunRecord) -> str:
-    return time_spent(run) if run.sittings else "not in the log"
 
 
 def signed(value: float) -> str:

@@ -29,9 +29,10 @@ from nmt.config import Config, differences, load
 from nmt.data.prepare import prepare
 from nmt.errors import DivergedError, InputError, Status
 from nmt.evaluation.significance import mean_interval
+from nmt.evaluation.table import Table
 from nmt.paper import TABLE_3
 from nmt.reporting.differences import System, difference_table
-from nmt.reporting.run_record import TestScores, test_scores
+from nmt.reporting.run_record import test_scores
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
 from nmt.training.run_log import read_log
@@ -215,7 +216,7 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
 
     model = RunDirectory(run).model
     facts = manifest.read(model, "model")
-    scores = test_scores(RunDirectory(run), config, facts["sha256"], say).scores
+    scores = test_scores(RunDirectory(run), say).scores
     torch.cuda.empty_cache()  # frees memory for the next run; does nothing without a GPU
     result = Result(
         row=row,
@@ -255,19 +256,16 @@ def table(results: Sequence[Result]) -> str:
     """Returns Table 3 in Markdown, with the measured values beside the paper's values."""
     rows = sorted({result.row for result in results}, key=_order)
     by_row = [[result for result in results if result.row == row] for row in rows]
-    lines = [
-        "| row | differs from base in | steps | FLOPs | PPL | paper | BLEU | paper's count | paper "
-        "| parameters | paper |",
-        "| --- " * 11 + "|",
-        *(f"| {' | '.join(_cells(row))} |" for row in by_row),
-        "",
+    columns = ["row", "differs from base in", "steps", "FLOPs", "PPL", "paper", "BLEU",
+               "paper's count", "paper", "parameters", "paper"]  # fmt: skip
+    notes = (
         "95% intervals: over seeds (Student's t) if a row has several seeds, otherwise over "
         "sentences. Overlapping intervals do not show that rows are equal. To compare rows, use "
         "the p-values of their differences.",
         f"BLEU: {results[0].bleu_signature}. paper's count: BLEU with the paper's tokenization.",
         "The paper's figures: WMT14 EN-DE, newstest2013.",
-    ]
-    return "\n".join(lines) + "\n"
+    )
+    return Table("", columns, [_cells(row) for row in by_row], notes).as_markdown()
 
 
 def differences_between(results: Sequence[Result], output: Path) -> str:
@@ -282,17 +280,11 @@ def differences_between(results: Sequence[Result], output: Path) -> str:
     systems = []
     for row in rows:
         runs = [output / row / f"seed-{each.seed}" for each in results if each.row == row]
-        tests = [_kept_scores(run) for run in runs]
+        tests = [test_scores(RunDirectory(run), say) for run in runs]
         language = RunDirectory(runs[0]).settings().data.target_language
         translations = [test.translations for test in tests]
         systems.append(System.of(row, translations, tests[0].references, language))
     return "\n" + difference_table(systems).as_markdown()
-
-
-def _kept_scores(run: Path) -> TestScores:
-    directory = RunDirectory(run)
-    model = manifest.read(directory.model, "model")
-    return test_scores(directory, directory.settings(), model["sha256"], say)
 
 
 def _cells(results: Sequence[Result]) -> list[str]:

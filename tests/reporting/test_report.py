@@ -392,7 +392,7 @@ def test_odd_facts_of_a_model_spoil_no_page(run: Path, changes: dict):
 @pytest.mark.parametrize(
     ("runs", "output", "found"),
     [
-        (["gone"], "page.html", "gone is not a directory"),
+        (["gone"], "page.html", "gone is not a run directory"),
         (["run/model"], "page.html", "not a run directory"),
         ([""], "page.html", "not a run directory"),
         (["run"], "no/page.html", "/no for --output does not exist"),
