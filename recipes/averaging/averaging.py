@@ -12,13 +12,11 @@ kept, and a stopped run continues from its last checkpoint.
 import argparse
 import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # for use as a script
-
+from nmt.cli.flags import add_config
 from nmt.cli.terminal import run_script, say
 from nmt.config import Config, load
 from nmt.data import kept_test_set
@@ -76,8 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compares averages of a run's weights.")
-    parser.add_argument("config", type=Path, help="configuration, such as configs/multi30k.yaml")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings to override")
+    add_config(parser)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N")
     parser.add_argument("--ema-decay", type=float, default=0.999, metavar="X",
                         help="default: 0.999")  # fmt: skip

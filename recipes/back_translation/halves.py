@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.cli.terminal import run_script
-from nmt.errors import InputError, count
-from nmt.storage.opening import read_lines
+from nmt.evaluation.test_sets import from_files
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -25,12 +24,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("target", type=Path, help="target text, one sentence per line")
     parser.add_argument("prefix", type=Path, help="prefix of the output files")
     given = parser.parse_args(argv)
-    source, target = list(read_lines(given.source)), list(read_lines(given.target))
-    if len(source) != len(target):
-        found = f"{given.source} has {count(len(source), 'line')}, but {given.target} has"
-        raise InputError(
-            f"{found} {count(len(target), 'line')}. Provide files with equal numbers of lines."
-        )
+    text = from_files(given.source, [given.target])
+    source, target = text.sources or [], text.references[0]
     language = {
         path: path.name.removesuffix(".gz").rpartition(".")[2]
         for path in (given.source, given.target)

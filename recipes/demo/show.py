@@ -9,6 +9,7 @@ translation.
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from nmt.cli.terminal import run_script
 from nmt.config import Demo
@@ -26,11 +27,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     model = parser.parse_args(argv).model
     keep_freed_memory()
     translator = Translator.load(model)
-    pairs = test_pairs(translator)
-    if not pairs:
-        raise InputError(
-            f"{model} has no demo test set. Specify a run that was trained with configs/demo.yaml."
-        )
+    pairs = test_pairs(translator, model)
     found = translator.translate([pair.source for pair in pairs])
     translations = [each.text for each in found]
     print_examples(pairs, translations)
@@ -42,12 +39,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"BLEU = {scores.bleu:.2f}  ({len(pairs)} sentences; {scores.bleu_signature})")
 
 
-def test_pairs(translator: Translator) -> list[DemoPair]:
-    """Returns the test set that the model's configuration specifies."""
+def test_pairs(translator: Translator, model: str | Path) -> list[DemoPair]:
+    """Returns the test set that the model's configuration specifies.
+
+    Raises:
+        InputError: the configuration of `model` specifies no demo test set.
+    """
     corpora = [
         corpus.settings for corpus in translator.config.data.test if isinstance(corpus, Demo)
     ]
-    return [pair for corpus in corpora for pair in demo_pairs(corpus.pairs, corpus.seed, "test")]
+    pairs = [pair for corpus in corpora for pair in demo_pairs(corpus.pairs, corpus.seed, "test")]
+    if not pairs:
+        raise InputError(
+            f"{model} has no demo test set. Specify a run that was trained with configs/demo.yaml."
+        )
+    return pairs
 
 
 def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
@@ -60,6 +66,8 @@ def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
     shown: set[int] = set()
     for phenomenon in PHENOMENA:
         having = [i for i, p in enumerate(pairs) if phenomenon in p.phenomena and i not in shown]
+        if not having:
+            continue
         index = min(having, key=lambda i: len(pairs[i].phenomena))
         shown.add(index)
         mark = " " if translations[index] == pairs[index].target else "*"

@@ -18,14 +18,12 @@ def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
         InputError: matplotlib (extra "plots") is missing.
     """
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError(
             "This recipe needs matplotlib. Install it with: pip install -e '.[plots]'"
         ) from None
     picture = Figure(figsize=(8 if panels == 1 else 6 * panels, 5), dpi=110, layout="constrained")
-    FigureCanvasAgg(picture)
     path.parent.mkdir(parents=True, exist_ok=True)
     yield list(picture.subplots(1, panels, squeeze=False)[0])
     picture.savefig(path)

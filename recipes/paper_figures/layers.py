@@ -2,7 +2,6 @@
 
 import math
 import statistics
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.benchmark import machine
 from nmt.config import Model
 from nmt.model.attention import Cache, SelfAttention, Visibility, attention
 from nmt.model.kernels.dropout import Randomness
@@ -160,9 +160,5 @@ def seconds(layer: nn.Module, length: int) -> float:
     """Returns the seconds of a layer's forward and backward pass over one sequence."""
     device = next(layer.parameters()).device
     x = torch.randn(1, length, D_MODEL, device=device, requires_grad=True)
-    began = time.perf_counter()
-    out = layer(x, Visibility()) if isinstance(layer, SelfAttention) else layer(x)
-    out.sum().backward()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - began
+    inputs = (x, Visibility()) if isinstance(layer, SelfAttention) else (x,)
+    return machine.seconds(lambda: layer(*inputs).sum().backward(), device)

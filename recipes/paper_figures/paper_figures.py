@@ -82,11 +82,7 @@ def of_model(path: Path) -> list[tuple[str, int, Draw]]:
         InputError: the model was not trained on the demo language.
     """
     translator = Translator.load(path, precision="fp32")
-    pairs = test_pairs(translator)[:PAIRS]
-    if not pairs:
-        raise InputError(
-            f"{path} has no demo test set. Specify a run that was trained with configs/demo.yaml."
-        )
+    pairs = test_pairs(translator, path)[:PAIRS]
     return [
         ("beyond", 2, partial(positions.draw_beyond, translator, pairs)),
         ("embeddings", 1, partial(embeddings.draw_embeddings, translator)),

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nmt.data.pair import Pair, TokenPair
-from nmt.data.tokenizer import with_eos
+from nmt.data.pair import TokenPair
 from nmt.decoding.score import log_probabilities
 from nmt.demo_language import DemoPair
 from nmt.model.positions import sinusoids
@@ -111,10 +110,10 @@ def pairs_of_ids(
 ) -> list[TokenPair]:
     """Returns pairs of token ids; each pair consists of `joined` consecutive sentence pairs."""
     groups = [pairs[i : i + joined] for i in range(0, len(pairs) - joined + 1, joined)]
-    texts = [(" ".join(p.source for p in some), " ".join(p.target for p in some))
-             for some in groups]  # fmt: skip
-    encode = translator.tokenizer.encode
-    return [Pair(with_eos(encode(source)), with_eos(encode(target))) for source, target in texts]
+    return translator.tokenizer.encode_pairs(
+        [" ".join(pair.source for pair in some) for some in groups],
+        [" ".join(pair.target for pair in some) for some in groups],
+    )
 
 
 def nll_when_moved(

@@ -29,7 +29,8 @@ from nmt.data.prepare import prepare
 from nmt.data.workers import default_processes, run_apart
 from nmt.reporting.chart import HEIGHT, WIDTH, marks, path, value_axis
 from nmt.storage import atomic
-from nmt.training.distributed import Ranks, process_group
+from nmt.system import peak_process_memory
+from nmt.training.distributed import process_group
 from nmt.translator import SearchOptions
 
 CONFIG = Path(__file__).parents[2] / "configs" / "demo.yaml"
@@ -56,6 +57,7 @@ class Curve:
     unit: str  # unit of the time axis
     sizes: Sequence[int]
     measure: Callable[..., dict[str, float]]  # size, configuration, folder, the gate's best rate
+    settings: tuple[str, ...] = ()  # settings that depend on the value, which replaces "{}"
     is_apart: bool = True  # whether to use a process per value, to measure peak memory
 
 
@@ -76,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     for curve in curves(is_small):
         points = []
         for size in curve.sizes:
-            points.append({"size": size} | _point(curve, size, config, found, is_small))
+            changes = [each.format(size) for each in curve.settings]
+            changed = load(CONFIG, [*words, *changes], origin="command line")
+            points.append({"size": size} | _point(curve, size, changed, found, is_small))
             say(
                 f"{curve.name} {size}: {points[-1]['seconds'] / scale(curve.unit):.3g} {curve.unit}"
             )
@@ -97,10 +101,14 @@ def curves(is_small: bool) -> list[Curve]:
     cores = default_processes()
     token, sentence, whole = "ms per target token", "ms per sentence", "s"
     everything = [
-        Curve("length", "tokens per sentence", token, [2**n for n in range(4, 12)], by_length),
-        Curve("batch", "tokens per step and side", token, [2**n for n in range(8, 15)], by_batch),
-        Curve("vocabulary", "pieces", token, [2**n * 1000 for n in range(7)], by_vocabulary),
-        Curve("layers", "layers of each stack", token, [1, 2, 3, 4, 6, 8], by_layers),
+        Curve("length", "tokens per sentence", token, [2**n for n in range(4, 12)], by_length,
+              ("data.max_length={}",)),
+        Curve("batch", "tokens per step and side", token, [2**n for n in range(8, 15)], by_setting,
+              ("training.batch_tokens={}",)),
+        Curve("vocabulary", "pieces", token, [2**n * 1000 for n in range(7)], by_setting,
+              ("tokenizer.vocabulary_size={}",)),
+        Curve("layers", "layers of each stack", token, [1, 2, 3, 4, 6, 8], by_setting,
+              ("model.encoder_layers={}", "model.decoder_layers={}")),
         Curve("beam", "hypotheses per sentence", sentence, [1, 2, 4, 8, 16], by_beam),
         Curve("corpus", "sentence pairs", whole, [2000 * 2**n for n in range(6)], by_corpus),
         Curve("processes", "processes that prepare", whole, [*range(1, cores + 1)], by_processes,
@@ -136,34 +144,16 @@ def measure_into(
     (folder / "point.json").write_text(json.dumps(point))
 
 
-def changed(config: Config, **sections: dict[str, Any]) -> Config:
-    """Returns a copy of a configuration with new values, which are given by section and key."""
-    parts = {name: getattr(config, name).model_copy(update=new) for name, new in sections.items()}
-    return config.model_copy(update=parts)
-
-
 def by_length(size: int, config: Config, folder: Path, best: float, is_small: bool):
     """Measures training on pairs of the given length, with a fixed number of tokens per step."""
     tokens = config.training.batch_tokens
     lengths = np.full((2, max(1, 10 * tokens // size)), size)
-    config = changed(config, data={"max_length": size})
     return trained(config, best, lengths)
 
 
-def by_batch(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures training on random sentences with the given number of tokens per step."""
-    return trained(changed(config, training={"batch_tokens": size}), best)
-
-
-def by_vocabulary(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures training on random sentences with the given vocabulary size."""
-    return trained(changed(config, tokenizer={"vocabulary_size": size}), best)
-
-
-def by_layers(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Measures training with the given number of layers."""
-    model = {"encoder_layers": size, "decoder_layers": size}
-    return trained(changed(config, model=model), best)
+def by_setting(size: int, config: Config, folder: Path, best: float, is_small: bool):
+    """Measures training on random sentences with the configuration of a size."""
+    return trained(config, best)
 
 
 def trained(config: Config, best: float, lengths: np.ndarray | None = None) -> dict[str, float]:
@@ -174,19 +164,13 @@ def trained(config: Config, best: float, lengths: np.ndarray | None = None) -> d
         else workload.shard(lengths, config.tokenizer.vocabulary_size)
     )
     with process_group(60) as ranks:
-        gate = _gate(ranks, best)
+        gate = Gate(machine.probe(ranks.device), best=best)
         speed = timed_training(config, [shard], ranks, gate, lambda text: None)
     return {
         "seconds": 1 / speed.target_tokens_per_second,
         "bytes": speed.peak_memory_bytes,
         "best_probe": gate.best,
     }
-
-
-def _gate(ranks: Ranks, best: float) -> Gate:
-    gate = Gate(machine.probe(ranks.device))
-    gate.best = max(gate.best, best)
-    return gate
 
 
 def by_beam(size: int, config: Config, folder: Path, best: float, is_small: bool):
@@ -219,9 +203,7 @@ def prepared(pairs: int, processes: int, folder: Path) -> dict[str, float]:
     )  # fmt: skip
     began = time.perf_counter()
     prepare(config, note=lambda text: None, processes=processes)
-    with process_group(60) as ranks:
-        memory = machine.peak_memory(ranks.device)
-    return {"seconds": time.perf_counter() - began, "bytes": memory}
+    return {"seconds": time.perf_counter() - began, "bytes": peak_process_memory()}
 
 
 def quadratic_length(model: Model, vocabulary_size: int) -> float:

@@ -166,6 +166,8 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = _arguments(words)
     text = arguments.input or arguments.model / "test_set" / SOURCE
     sentences = [line for line in read_lines(text) if line.strip()]
+    if not sentences:
+        raise InputError(f"{text} has only blank lines. Specify a text with sentences.")
     rates, loads = [], []
     for number in range(1, _ROUNDS + 1):
         rates.append(sentences_per_second(arguments.model, sentences))

@@ -82,5 +82,5 @@ def test_halves_are_every_other_pair(tmp_path: Path):
         "b.mono.de": ["de", "1", "de", "3", "de", "5"],
     }
     (tmp_path / "a.de").write_text("de 0\n")
-    with pytest.raises(InputError, match=r"a\.en has 7 lines, but .*a\.de has 1 line\."):
+    with pytest.raises(InputError, match=r"a\.en has 7 source lines, but .*a\.de has 1 ref"):
         halves.main([f"{tmp_path}/a.en", f"{tmp_path}/a.de", f"{tmp_path}/new/b"])

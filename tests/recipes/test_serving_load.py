@@ -4,6 +4,9 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
+from nmt.errors import InputError
 from recipes.serving_load import load
 from tests.fixtures.make import TRAINED
 from tests.serving.served import Shouting, ask, served
@@ -34,3 +37,10 @@ def test_it_prints_both_rates_and_their_share(monkeypatch, tmp_path: Path, capsy
     printed = json.loads(capsys.readouterr().out)
     assert printed["clients"] == 2 and printed["seconds"] == 2
     assert printed["share"] == round(printed["served_per_second"] / 100, 3)
+
+
+def test_a_text_without_sentences_is_refused(tmp_path: Path):
+    text = tmp_path / "text"
+    text.write_text("\n \n")
+    with pytest.raises(InputError, match=r"text has only blank lines\."):
+        load.main(["runs/demo", "--input", str(text)])

@@ -23,3 +23,9 @@ def test_examples_show_little_beside_their_phenomenon(capsys):
     assert all(name in shown[name] for name in PHENOMENA)
     assert shown["verb second"] == {"verb second"}
     assert max(map(len, shown.values())) <= 3
+
+
+def test_a_small_test_set_lacks_some_phenomena(capsys):
+    pair = next(iter(demo_pairs(1, 1, "test")))
+    show.print_examples([pair], [pair.target])
+    assert capsys.readouterr().out.count(pair.source) == 1
