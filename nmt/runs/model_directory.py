@@ -75,11 +75,12 @@ class OpenedModel(FoundModel):
 
 
 def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
-    """Finds the model or checkpoint in a directory, without loading its weights.
+    """Finds the model or checkpoint in a directory.
 
     If `path` is a run directory, returns the finished model or the newest valid checkpoint,
     whichever was trained for more steps. If the finished model and the checkpoint were trained for
-    the same number of steps, returns the finished model.
+    the same number of steps, returns the finished model. The weights of a run's models are verified
+    but not kept in memory. If `path` is a model or checkpoint, its weights are not read.
 
     Args:
         note: a function that is called with messages about the model that is used and the models
@@ -91,11 +92,12 @@ def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
         NoModelError: the directory contains no valid model (exit status 3).
     """
 
-    def found(folder: Path, content: dict[str, Any]) -> FoundModel:
+    def described(folder: Path, content: dict[str, Any]) -> FoundModel:
         manifest.verify(folder, content, (CONFIG, TOKENIZER))
         return FoundModel(folder, content, _read_config(folder))
 
-    return _first_sound(path, note, found, open_in_run)
+    found = _first_sound(path, note, described, open_in_run)
+    return FoundModel(found.directory, found.manifest, found.config)
 
 
 def load_model(path: Path, *, device: torch.device, note: Note = lambda text: None) -> LoadedModel:

@@ -439,6 +439,12 @@ def test_weights_whose_sum_is_infinite_have_no_mean(save: Save, tmp_path: Path):
         mean_weights(models)
 
 
+def test_a_model_that_was_found_in_a_run_holds_no_weights(save: Save, tmp_path: Path):
+    save(1)
+    found = find_model(tmp_path)
+    assert found.step == 1 and vars(found).keys() == {"directory", "manifest", "config"}
+
+
 def test_a_mean_needs_the_memory_of_one_model_beside_its_own(save: Save, tmp_path: Path):
     for step in (1, 2, 3):
         save(step)
