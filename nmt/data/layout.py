@@ -24,6 +24,7 @@ _BLOCK = 128
 # 27, at most 256), most micro-batches then fit. A micro-batch that does not fit gets 4% more rows.
 # For this larger shape, the layers are compiled once more.
 _SPARE, _MORE = 0.02, 0.04
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,6 @@ class Batch:
     # token of tgt_out. A number for the whole pair is repeated for all its tokens. The value is NaN
     # if the pair lacks the column, and 0 at padding.
     columns: Mapping[str, Tensor] = field(default_factory=dict)
-
-    def to(self, device: torch.device) -> Batch:
-        """Returns the batch on `device`."""
-        columns = {name: column.to(device) for name, column in self.columns.items()}
-        return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device), columns)
 
     def rows(self, rows: slice) -> Batch:
         """Returns a batch that contains only the given rows."""
@@ -99,14 +95,17 @@ def fixed_shape(batch_tokens: int, micro_batches: int, longest: int) -> Shape:
     return Shape(columns, _BLOCK, rows)
 
 
-def one_per_row(pairs: Sequence[TokenPair]) -> Batch:
-    """Puts one pair in each row, padded to the longest source and the longest target."""
+def one_per_row(pairs: Sequence[TokenPair], device: torch.device = _CPU) -> Batch:
+    """Puts one pair in each row, padded to the longest source and the longest target.
+
+    Args:
+        device: the device of the batch's tensors.
+    """
     numbers = np.arange(len(pairs))
     starts = np.zeros((2, len(pairs)), dtype=np.int64)
     widths = _lengths(pairs).max(1, initial=1).tolist()
     shape = len(pairs), widths[0], widths[1]
-    batch = _filled(pairs, numbers, starts, shape, is_pinned=False)
-    return batch.to(torch.device("cpu"))
+    return _filled(pairs, numbers, starts, shape, is_pinned=False).to(device)
 
 
 def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
@@ -128,7 +127,7 @@ def packed(pairs: Sequence[TokenPair], capacity: int) -> Batch:
 
     If a pair is longer than `capacity`, all rows are as long as the longest pair.
     """
-    return pack(pairs, Shape(capacity, capacity)).to(torch.device("cpu"))
+    return pack(pairs, Shape(capacity, capacity)).to(_CPU)
 
 
 def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -> HostBatch:

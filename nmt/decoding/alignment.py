@@ -42,7 +42,7 @@ def cross_attention(
 
     found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
     for some in by_length(pairs, _BATCH_TOKENS):
-        batch = one_per_row([pairs[i] for i in some]).to(transformers[0].embedding.device)
+        batch = one_per_row([pairs[i] for i in some], transformers[0].embedding.device)
         with torch.inference_mode():
             of_models = [
                 model.attention_weights(batch.src, batch.tgt_in).cross[-1].float().mean(1)

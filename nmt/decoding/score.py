@@ -107,7 +107,7 @@ def _distributions(
     A batch of B pairs has target tokens of shape (B, T) and log-probabilities of shape (B, T, V).
     """
     for some in by_length(pairs, batch_tokens):
-        batch = one_per_row([pairs[i] for i in some]).to(transformer.embedding.device)
+        batch = one_per_row([pairs[i] for i in some], transformer.embedding.device)
         logits = _logits(transformer, transformer(batch.src, batch.tgt_in))
         yield some, batch.tgt_out, logits.log_softmax(-1)
 

@@ -82,7 +82,7 @@ def attention_of(
         tgt = with_eos(ids)
     _check_length("target", tgt, transformer.max_length)
     _check_room(translator.config.model, len(src), len(tgt))
-    batch = one_per_row([Pair(src, tgt)]).to(translator.device)
+    batch = one_per_row([Pair(src, tgt)], translator.device)
     with torch.inference_mode():
         weights = transformer.attention_weights(batch.src, batch.tgt_in)
     kinds = [

@@ -23,8 +23,3 @@ class Tokens:
         """Creates Tokens from int64 ids (R, C), with one sentence per row and PAD_ID as padding."""
         positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
         return cls(tokens, positions, (tokens != PAD_ID).long())
-
-    def to(self, device: torch.device) -> Tokens:
-        """Returns these tokens on `device`; page-locked tensors are copied asynchronously."""
-        parts = (self.tokens, self.positions, self.segments)
-        return Tokens(*(part.to(device, non_blocking=True) for part in parts))

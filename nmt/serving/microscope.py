@@ -118,7 +118,7 @@ def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
         with_eos(sentence_ids(translator, name, side))
         for name, side in (("text", text), ("target", target))
     )
-    batch = one_per_row([Pair(src, tgt)]).to(translator.device)
+    batch = one_per_row([Pair(src, tgt)], translator.device)
     model = translator.transformer
     logs = model.logits(model(batch.src, batch.tgt_in))[0].float().log_softmax(-1)  # (T, V)
     given = logs.gather(-1, batch.tgt_out[0, :, None])[:, 0].tolist()

@@ -90,7 +90,7 @@ def steps(
     _check("token", token, len(source if side == "source" else written))
     _check("layer", layer, len(stack))
     _check("head", head, config.heads)
-    batch = one_per_row([Pair(source, written)]).to(translator.device)
+    batch = one_per_row([Pair(source, written)], translator.device)
     one = cast(EncoderLayer | DecoderLayer, stack[layer])
     with _recorded(one) as seen:
         hidden = model.encode(batch.src) if side == "source" else model(batch.src, batch.tgt_in)

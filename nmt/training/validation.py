@@ -19,7 +19,6 @@ from nmt.errors import DivergedError, InputError
 from nmt.evaluation.attention_png import HeatMaps, write_png
 from nmt.evaluation.bleu import score
 from nmt.model.devices import is_gpu
-from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
 from nmt.training.compiling import uncompiled
@@ -238,10 +237,10 @@ def _losses(
     sums = [0.0, 0.0, 0.0]
     for indices in by_length(pairs, _BATCH_TOKENS):
         _check(stop)
-        batch = replace(one_per_row([pairs[i] for i in indices]), columns={})
+        batch = replace(one_per_row([pairs[i] for i in indices], device), columns={})
         with autocast(config, device):
-            own = torch.stack(loss_module(batch.to(device)))
-        tokens = int((batch.tgt_out != PAD_ID).sum())
+            own = torch.stack(loss_module(batch))
+        tokens = sum(len(pairs[i].target) for i in indices)
         # waits for the GPU, once per batch
         sums = [a + b for a, b in zip(sums, (*own.tolist(), tokens), strict=True)]
     if not math.isfinite(sums[0]):
