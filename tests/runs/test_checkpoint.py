@@ -24,7 +24,7 @@ from nmt.runs.average import average, mean_weights
 from nmt.runs.model_directory import OpenedModel, find_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
-from nmt.storage.names import WEIGHTS
+from nmt.storage.names import DATA_MANIFEST, WEIGHTS
 from tests.runs.steps import save_step
 
 Save = Callable[[int], Path]
@@ -410,14 +410,15 @@ def test_a_checkpoint_from_before_settings_that_may_change_is_the_runs_own(
 
 
 def test_checkpoints_of_other_data_are_not_averaged(
-    save: Save, config, files, hashes, tmp_path: Path
+    save: Save, config, files, hashes, tiny_data: Path, tmp_path: Path
 ):
+    shutil.copyfile(tiny_data / "data" / manifest.NAME, tmp_path / DATA_MANIFEST)
     for step in (4, 12):
         save(step)
     save_step(tmp_path, 8, config, files, hashes | {"data_sha256": "0" * 64})
     said: list[str] = []
     assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
-    assert "and the checkpoint from step 12 were trained on different data" in said[-1]
+    assert "step-00000008 was not trained on the data of this run" in said[-1]
 
 
 def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):
