@@ -48,7 +48,7 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             word, colon, value = str(path[-1]).partition(":")
             if colon and word in known:
                 return f'{where}: Write "{word}: {value}", with a space after the colon.'
-            near = _sections_with(key) or _nearest(path, known)
+            near = _nearest(path, known)
             hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
             return f"{where}: Unknown key {key}. {hint}"
         case "value_error":  # incompatible settings, which the text names
@@ -69,25 +69,21 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
     return f"{where}: {key} must be {wanted}, not {found}."
 
 
-def _sections_with(key: str) -> list[str]:
-    """Returns a list with the dotted key if exactly one section has `key`, otherwise []."""
-    below = ((name, Config.below(name)) for name in Config.model_fields)
-    found = [f"{name}.{key}" for name, section in below if section and key in section.model_fields]
-    return found if len(found) == 1 else []
-
-
 def _nearest(path: KeyPath, known: list[str]) -> list[str]:
     """Returns a list with the known key most similar to the last key of `path`, or []."""
-    last = str(path[-1])
+    last, is_top = str(path[-1]), len(path) == 1
+    below = {
+        key: f"{name}.{key}"
+        for name in Config.model_fields
+        if is_top and (section := Config.below(name))
+        for key in section.model_fields
+    }
+    if last in below:  # only the section is missing
+        return [below[last]]
     if near := difflib.get_close_matches(last, known, n=1, cutoff=0.5):
         has_section = len(path) > 1 and all(isinstance(part, str) for part in path)
         return [".".join([*map(str, path[:-1]), near[0]] if has_section else near)]
-    if len(path) > 1:
-        return []
-    below = ((name, Config.below(name)) for name in Config.model_fields)
-    keys = {key: f"{name}.{key}" for name, section in below if section
-            for key in section.model_fields}  # fmt: skip
-    return [keys[key] for key in difflib.get_close_matches(last, keys, n=1, cutoff=0.7)]
+    return [below[key] for key in difflib.get_close_matches(last, below, n=1, cutoff=0.7)]
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
