@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import ArgumentError, InputError, NoModelError, is_out_of_memory, of_system
 from nmt.processes import cores
+from nmt.runs.found_model import read_config
 from nmt.storage import manifest
 from nmt.storage.names import CONFIG, CTRANSLATE2_WEIGHTS, TOKENIZER
 
@@ -76,10 +76,7 @@ def read_exported_config(path: Path) -> Config:
         NoModelError: the configuration or the manifest is missing or damaged.
     """
     manifest.verify(path, manifest.read(path, KIND), (CONFIG,))
-    try:
-        return configuration.load_resolved(path / CONFIG)
-    except InputError as error:
-        raise NoModelError(*error.problems) from None
+    return read_config(path)
 
 
 def about_original(path: Path) -> dict[str, Any]:

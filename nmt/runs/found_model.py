@@ -1,4 +1,4 @@
-"""Defines `FoundModel`, which describes a model that has not been loaded.
+"""Describes models that have not been loaded.
 
 This module does not import torch.
 """
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.config import Config
+from nmt.config import Config, load_resolved
+from nmt.errors import InputError, NoModelError
+from nmt.storage.names import CONFIG
 
 
 @dataclass(frozen=True)
@@ -22,3 +24,11 @@ class FoundModel:
     def step(self) -> int:
         """Returns the number of optimizer steps that the model was trained for."""
         return int(self.manifest["step"])
+
+
+def read_config(folder: Path) -> Config:
+    """Returns a model directory's configuration; raises NoModelError if the file is invalid."""
+    try:
+        return load_resolved(folder / CONFIG)
+    except InputError as error:
+        raise NoModelError(*error.problems) from None

@@ -19,14 +19,13 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, NoModelError, Note, of_system
 from nmt.model.transformer import Transformer
 from nmt.runs.exported_model import is_exported
-from nmt.runs.found_model import FoundModel
+from nmt.runs.found_model import FoundModel, read_config
 from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.tensor_files import read_tensors, shapes_of, write_tensors
 from nmt.storage import manifest
@@ -94,7 +93,7 @@ def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
 
     def described(folder: Path, content: dict[str, Any]) -> FoundModel:
         manifest.verify(folder, content, (CONFIG, TOKENIZER))
-        return FoundModel(folder, content, _read_config(folder))
+        return FoundModel(folder, content, read_config(folder))
 
     found = _first_sound(path, note, described, open_in_run)
     return FoundModel(found.directory, found.manifest, found.config)
@@ -309,7 +308,7 @@ def open_model(
     """
     others = {SHORTLIST} & content["files"].keys() | ({STATE} if with_optimizer else set())
     manifest.verify(folder, content, (CONFIG, TOKENIZER, *others))
-    config, tokenizer = _read_config(folder), Tokenizer.load(folder / TOKENIZER)
+    config, tokenizer = read_config(folder), Tokenizer.load(folder / TOKENIZER)
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
             f"{folder / TOKENIZER} is the tokenizer of another model (sha256 "
@@ -358,14 +357,6 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 def new_transformer(config: Config) -> Transformer:
     """Returns a Transformer with the settings in `config` and uninitialized weights."""
     return Transformer(config.model, config.tokenizer.vocabulary_size, config.data.max_length)
-
-
-def _read_config(folder: Path) -> Config:
-    """Returns a model directory's configuration; raises NoModelError if the file is invalid."""
-    try:
-        return configuration.load_resolved(folder / CONFIG)
-    except InputError as error:
-        raise NoModelError(*error.problems) from None
 
 
 def model_files(tokenizer: bytes, shortlist: bytes | None) -> dict[str, bytes]:
