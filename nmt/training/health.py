@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,38 +32,29 @@ def rate_warnings(config: Config) -> list[str]:
 
     In fine-tuning, a warm-up that is longer than the run is common and does not trigger a warning.
     """
-    return [*_too_high(config), *_always_rising(config)]
-
-
-def _always_rising(config: Config) -> Iterator[str]:
-    settings = config.training
+    settings, found = config.training, []
+    peak, highest = learning_rate(config, peak_step(config)), highest_rate(config)
+    is_rising = settings.warmup_steps > settings.max_steps  # until the last step
+    if highest is not None and peak > highest:
+        factor = f"training.learning_rate_factor ({settings.learning_rate_factor:g})"
+        name = "warmup_steps" if settings.decay_after is None else "decay_after"
+        remedy = (
+            f"Raise training.{name} ({getattr(settings, name)}) or lower {factor}: the peak is "
+            f"factor / sqrt(d_model * {name})."
+        )
+        found.append(
+            f"The learning rate will rise to {peak:.1e}, but models with d_model "
+            f"{config.model.d_model} learn little above {highest:.1e}. "
+            + (f"Lower {factor}." if is_rising else remedy)
+        )
     # Fine-tuning often uses only the low rates at the beginning of a long warm-up.
-    if settings.warmup_steps > settings.max_steps and not settings.initialize_from:
-        yield (
+    if is_rising and not settings.initialize_from:
+        found.append(
             f"The learning rate will rise until the last step, because training.warmup_steps is "
             f"{settings.warmup_steps}, but training.max_steps is {settings.max_steps}. Lower "
             "training.warmup_steps or raise training.max_steps."
         )
-
-
-def _too_high(config: Config) -> Iterator[str]:
-    settings = config.training
-    peak, highest = learning_rate(config, peak_step(config)), highest_rate(config)
-    if highest is None or peak <= highest:
-        return
-    name = "warmup_steps" if settings.decay_after is None else "decay_after"
-    problem = (
-        f"The learning rate will rise to {peak:.1e}, but models with d_model "
-        f"{config.model.d_model} learn little above {highest:.1e}. "
-    )
-    factor = f"training.learning_rate_factor ({settings.learning_rate_factor:g})"
-    if settings.warmup_steps > settings.max_steps:  # the run ends before the peak
-        yield f"{problem}Lower {factor}."
-        return
-    yield (
-        f"{problem}Raise training.{name} ({getattr(settings, name)}) or lower {factor}: the peak "
-        f"is factor / sqrt(d_model * {name})."
-    )
+    return found
 
 
 class Divergence:
