@@ -5,7 +5,6 @@ writes the folder `Job.final`, which contains the splits, the tokenizer and the 
 set. `Job.final` is complete once it contains a manifest.
 """
 
-import shutil
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -46,8 +45,7 @@ def assemble(
     Raises:
         InputError: cleaning and encoding have dropped all training pairs.
     """
-    if job.final.exists():  # from an interrupted call
-        shutil.rmtree(job.final)
+    atomic.remove(job.final)  # from an interrupted call
     entries = {split: _collect(job, split, tokens[split]) for split in ("train", "validation")}
     if not entries["train"]:
         raise nothing_left([*text["train"], *tokens["train"]])
