@@ -79,15 +79,6 @@ def read_exported_config(path: Path) -> Config:
     return read_config(path)
 
 
-def about_original(path: Path) -> dict[str, Any]:
-    """Returns the facts that `nmt export` recorded about the original model.
-
-    See `nmt.reporting.about_model`. Raises the same errors as `manifest.read`.
-    """
-    found: dict[str, Any] = manifest.read(path, KIND)["original"]
-    return found
-
-
 def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     """Loads an exported model.
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 from nmt.reporting.about_model import JSON, about_model
-from nmt.runs.exported_model import about_original
+from nmt.runs.exported_model import KIND
 from nmt.serving.inside import sees_inside
+from nmt.storage import manifest
 
 
 def about(translator: Any) -> JSON:
@@ -23,7 +24,7 @@ def about(translator: Any) -> JSON:
     if sees_inside(translator):
         found = about_model(translator.directory, config)
     else:
-        found = about_original(translator.directory) | {"examples": []}
+        found = manifest.read(translator.directory, KIND)["original"] | {"examples": []}
         if found["bleu"]:
             found["bleu"] = found["bleu"] | {"on": f"{found['bleu']['on']}, before the export"}
     return found | {
