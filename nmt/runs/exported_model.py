@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,21 +132,16 @@ def _in_another_thread(construct: "Callable[[], ctranslate2.Translator]") -> Any
     CTranslate2's constructor sets the number of OpenMP threads of the calling thread to
     `intra_threads`. In the caller's own thread, this would slow down PyTorch.
     """
-    outcome: list[Any] = []
+    outcome: Future[Any] = Future()
 
     def run() -> None:
         try:
-            outcome.append((construct(), None))
-        except Exception as error:
-            outcome.append((None, error))
+            outcome.set_result(construct())
+        except BaseException as error:  # raised again in the calling thread
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    [(result, error)] = outcome
-    if error:
-        raise error
-    return result
+    threading.Thread(target=run).start()
+    return outcome.result()
 
 
 def _threads() -> int:
