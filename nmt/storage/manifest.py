@@ -32,10 +32,6 @@ class OtherKindError(NoModelError):
     """Raised if a manifest is valid, but not of the expected kind (exit status 3)."""
 
 
-class NewerFormatError(LastingError):
-    """Raised if a newer, incompatible version of nmt wrote a manifest (exit status 2)."""
-
-
 def file_hash(path: Path) -> str:
     """Returns the SHA-256 hash of a file's content, in hexadecimal."""
     with path.open("rb") as file:
@@ -103,7 +99,7 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     Raises:
         NoModelError: the manifest does not exist, is damaged, or is not of the given kind (exit
             status 3).
-        NewerFormatError: a newer, incompatible version of nmt wrote the manifest (exit status 2).
+        LastingError: a newer, incompatible version of nmt wrote the manifest (exit status 2).
         InputError: the operating system cannot read the file (exit status 2 or 5; see `of_system`).
     """
     path = folder / name
@@ -125,7 +121,7 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     if not isinstance(version, int) or version < 1:
         raise damaged
     if version > FORMAT_VERSION:
-        raise NewerFormatError(
+        raise LastingError(
             f"{path} has format version {version}; this version of nmt supports versions up to "
             f"{FORMAT_VERSION}. Update nmt."
         )

@@ -19,7 +19,7 @@ from safetensors.torch import save
 
 from nmt.cli import main
 from nmt.config import Config
-from nmt.errors import DeniedError, NoModelError
+from nmt.errors import DeniedError, LastingError, NoModelError
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.model_directory import (
     find_model,
@@ -362,9 +362,9 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
         (folder / manifest.NAME).write_text(json.dumps(content))
     for place in (model, run, RunDirectory(run).checkpoint(2)):
         assert expected in refusal(capsys, place, status=2)
-    with pytest.raises(manifest.NewerFormatError, match=expected):
+    with pytest.raises(LastingError, match=expected):
         checkpoints.newest(RunDirectory(run).identity(), print)
-    with pytest.raises(manifest.NewerFormatError, match=expected):
+    with pytest.raises(LastingError, match=expected):
         next(checkpoints.sound_checkpoints(RunDirectory(run).identity(), 1, print))
 
 
