@@ -25,7 +25,7 @@ def _run(arguments: argparse.Namespace) -> None:
     try:
         with placing_settings(arguments):
             if not is_under_torchrun() and not PreparedData.is_in(Path(config.data.directory)):
-                refuse_unfit_directory(config, lambda text: None)  # `train` repeats the notes
+                refuse_unfit_directory(config)
                 prepare_data(config)
             model = train(config, say)
     except Stopped as stopped:  # only one rank reports where the run was saved

@@ -124,13 +124,10 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
     )  # fmt: skip
 
 
-def refuse_unfit_directory(config: Config, note: Note) -> None:
+def refuse_unfit_directory(config: Config) -> None:
     """Raises InputError if `config` cannot be used with its `training.run_directory`.
 
     Call this function before slow work such as data preparation, so that users see the error early.
-
-    Args:
-        note: see `open_run`.
 
     Raises:
         InputError: `training.run_directory` is a file, contains a run with other settings, or
@@ -139,7 +136,8 @@ def refuse_unfit_directory(config: Config, note: Note) -> None:
     directory = RunDirectory(Path(config.training.run_directory))
     refuse_file(("training", "run_directory"), directory.path)
     directory.refuse_what_is_not_ours()
-    directory.refuse_changes(with_compile_decided(config, directory), note)
+    # `open_run` reports the messages later
+    directory.refuse_changes(with_compile_decided(config, directory), lambda text: None)
 
 
 def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
