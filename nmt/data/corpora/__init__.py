@@ -57,8 +57,6 @@ def read_chunks(corpus: Corpus, data: Data, split: str, size: int) -> Iterator[C
 
 def _nonempty(corpus: Corpus, items: Iterator[T]) -> Iterator[T]:
     """Yields the items of a corpus; raises InputError if the corpus is empty."""
-    for path in _KINDS[corpus.kind()].paths(corpus.settings):
-        check_regular(Path(path))
     item = None
     for item in items:
         yield item
@@ -87,7 +85,14 @@ def input_files(corpus: Corpus) -> list[Path]:
     Raises:
         InputError: a file does not exist, or it is a pipe or a device.
     """
-    return folder_files(corpus.settings) if corpus.kind() == "hub" else _named_files(corpus)
+    if corpus.kind() == "hub":
+        return folder_files(corpus.settings)
+    files = [Path(path) for path in _KINDS[corpus.kind()].paths(corpus.settings)]
+    for file in files:
+        check_regular(file)
+        with opened(file):
+            pass
+    return files
 
 
 def check_corpus(corpus: Corpus, data: Data) -> None:
@@ -100,12 +105,3 @@ def check_corpus(corpus: Corpus, data: Data) -> None:
             files have different numbers of lines.
     """
     _KINDS[corpus.kind()].check(corpus.settings, data)
-
-
-def _named_files(corpus: Corpus) -> list[Path]:
-    files = [Path(path) for path in _KINDS[corpus.kind()].paths(corpus.settings)]
-    for file in files:
-        check_regular(file)
-        with opened(file):
-            pass
-    return files
