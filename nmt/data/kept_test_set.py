@@ -5,6 +5,7 @@ because a model may come from an untrusted source.
 """
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,16 @@ def write(folder: Path, data: Data) -> None:
         (aside / SOURCE).open("wb") as sources,
         (aside / TARGET).open("wb") as targets,
     ):
-        for corpus in data.test:
-            for source, target in read_corpus(corpus, data, "test"):
-                pair = with_prefix(corpus.source_prefix, source), target
-                for file, text in zip((sources, targets), pair, strict=True):
-                    file.write(text.replace("\n", " ").encode(errors="replace") + b"\n")
+        for pair in pairs(data):
+            for file, text in zip((sources, targets), pair, strict=True):
+                file.write(text.replace("\n", " ").encode(errors="replace") + b"\n")
+
+
+def pairs(data: Data) -> Iterator[tuple[str, str]]:
+    """Yields each source in `data.test`, with any `source_prefix` of its corpus, and its target."""
+    for corpus in data.test:
+        for source, target in read_corpus(corpus, data, "test"):
+            yield with_prefix(corpus.source_prefix, source), target
 
 
 def keep(prepared: PreparedData, place: Path, data: Data) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nmt.config import Config, Demo
 from nmt.data import kept_test_set
-from nmt.data.corpora import describe, read_corpus, with_prefix
+from nmt.data.corpora import describe
 from nmt.errors import ArgumentError, InputError, Note, StorageError, count
 from nmt.evaluation.bleu import language_of
 from nmt.runs.exported_model import is_exported
@@ -93,12 +93,8 @@ def own(model: FoundModel) -> TestSet:
                 "{} has no copy of its test set ({}). Add {source} and {reference}, or {test_set}.",
                 model.directory, describe(data.test[0]),
             )  # fmt: skip
-        pairs = [
-            (with_prefix(corpus.source_prefix, source), target)
-            for corpus in data.test
-            for source, target in read_corpus(corpus, data, "test")
-        ]
-        found = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        sources, references = map(list, zip(*kept_test_set.pairs(data), strict=True))
+        found = sources, references
     return TestSet(found[0], [found[1]], "data.test")
 
 
