@@ -38,10 +38,5 @@ def inverse_square_root(step: int, d_model: int, warmup_steps: int, factor: floa
     Args:
         step: the number of the optimizer step, counted from 1.
         factor: a multiplier for the learning rate (1 in the paper).
-
-    Raises:
-        ValueError: `step` is less than 1.
     """
-    if step < 1:
-        raise ValueError(f"Steps are counted from 1, but step is {step}.")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)

@@ -34,11 +34,6 @@ def test_the_peak_of_a_run_shorter_than_its_warm_up_is_its_last_step(settings):
     assert peak_step(settings(training__max_steps=7)) == 7
 
 
-def test_r10_steps_count_from_one():
-    with pytest.raises(ValueError, match="counted from 1"):
-        inverse_square_root(0, 512, 4000)
-
-
 def test_a_decay_that_begins_later_makes_the_rate_independent_of_the_warm_up(settings):
     """Eq. 3 if both settings agree; otherwise only the warm-up differs."""
 
