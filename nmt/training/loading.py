@@ -109,11 +109,6 @@ def _on_host(
     into, is_pinned = shape(run, micro_batches, is_compiled), ranks.device.type == "cuda"
     plan = Plan(run.training, settings.batch_tokens, micro_batches, settings.seed, run.verify)
     for step in plan.steps(after):
-        pairs = (
-            (micro_batch, pairs_of(run.training, step.micro_batches[micro_batch]))
-            for micro_batch in own
-        )
-        yield (
-            step,
-            [(micro_batch, pack(each, into, is_pinned=is_pinned)) for micro_batch, each in pairs],
-        )
+        parts = [step.micro_batches[number] for number in own]
+        packed = [pack(pairs_of(run.training, part), into, is_pinned=is_pinned) for part in parts]
+        yield step, list(zip(own, packed, strict=True))
