@@ -56,12 +56,17 @@ _CODES = """
 """.split()  # noqa: SIM905
 
 
+def language_of(tag: str) -> str:
+    """Removes the region and script from a language tag, so that zh_CN and zh-Hant become zh."""
+    return re.split("[-_]", tag.lower())[0]
+
+
 def code_problem(tag: str) -> str | None:
     """Returns a message with a remedy if a language code is not valid, otherwise None.
 
     A valid code may include a region or a script, as in zh_CN and zh-Hant.
     """
-    language = re.split("[-_]", tag.lower())[0]
+    language = language_of(tag)
     if language in _CODES or re.fullmatch("[a-z]{3}", language):
         return None
     guess = locale.normalize(language).partition("_")[0]  # german -> de_DE.ISO8859-1
@@ -92,7 +97,7 @@ def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
     """Returns a warning if a corpus's frequent words suggest another language, otherwise None."""
     name, *sides = corpus
     recognized = [_known_language(lines) for lines in sides]
-    wanted = [re.split("[-_]", code.lower())[0] for code in codes]
+    wanted = [language_of(code) for code in codes]
     if (
         wanted[0] != wanted[1]
         and any(recognized)
@@ -135,7 +140,7 @@ def wrong_languages(*texts: tuple[str, Sequence[str], str]) -> str | None:
         texts: the name, the lines and the expected language code of each file. Only the languages
             in `_WORDS` are recognized.
     """
-    wanted = [re.split("[-_]", code.lower())[0] for _, _, code in texts]
+    wanted = [language_of(code) for _, _, code in texts]
     found = [
         _known_language(lines) if len(lines) >= _ENOUGH_LINES else None for _, lines, _ in texts
     ]

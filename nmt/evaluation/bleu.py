@@ -7,11 +7,11 @@ are comparable only if their signatures are equal.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from nmt.data.languages import language_of
 from nmt.errors import ArgumentError, InputError, StorageError, count
 
 if TYPE_CHECKING:
@@ -193,11 +193,6 @@ def bleu_metric(
             f"sacreBLEU's tokenizer {tokenize} cannot be downloaded ({error}). Check the "
             "network connection, or choose another tokenizer."
         ) from None
-
-
-def language_of(tag: str) -> str:
-    """Removes the region and script from a language tag, so that zh_CN and zh-Hant become zh."""
-    return re.split("[-_]", tag.lower())[0]
 
 
 def check_texts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:

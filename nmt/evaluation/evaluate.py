@@ -9,19 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.data.languages import code_problem, is_translated, wrong_languages
+from nmt.data.languages import code_problem, is_translated, language_of, wrong_languages
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
 from nmt.evaluation.analysis import analyze
-from nmt.evaluation.bleu import (
-    Counting,
-    bleu_interval,
-    bleu_metric,
-    compare,
-    language_of,
-    score,
-    ter,
-)
+from nmt.evaluation.bleu import Counting, bleu_interval, bleu_metric, compare, score, ter
 from nmt.evaluation.comet import Comet
 from nmt.evaluation.contrastive import contrastive_accuracy, read_contrastive
 from nmt.evaluation.paper_bleu import CONVENTIONS, paper_bleu

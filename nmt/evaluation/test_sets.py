@@ -12,8 +12,8 @@ from pathlib import Path
 from nmt.config import Config, Demo
 from nmt.data import kept_test_set
 from nmt.data.corpora import describe
+from nmt.data.languages import language_of
 from nmt.errors import ArgumentError, InputError, Note, StorageError, count
-from nmt.evaluation.bleu import language_of
 from nmt.runs.exported_model import is_exported
 from nmt.runs.found_model import FoundModel
 from nmt.runs.run_directory import RunDirectory
