@@ -79,8 +79,7 @@ def place(root: Element, source: str, translation: str, links: Links) -> str:
     """Returns the translation with the tags of its source inserted.
 
     Args:
-        root: the root element, which contains all elements and points of `source`. The function
-            modifies `root` in place.
+        root: the root element, which contains all elements and points of `source`.
         links: the word alignment of `source` and `translation`; see `nmt.decoding.alignment`.
     """
     return _Placing(root, source, translation, links).markup()
@@ -212,6 +211,8 @@ class _Placing:
             self.linked.setdefault(word, []).append(to)
         self.n = len(self.target.begins)
         self.around: list[Element] = []  # elements around the whole translation
+        # the children of each element that are not placed around the whole translation, by `id`
+        self.children: dict[int, list[Element | Point]] = {}
         root.words = (0, self.n)
         parents = [(root, 0)]
         while parents:
@@ -219,7 +220,8 @@ class _Placing:
             self._put_around(
                 parent, self._give_words(parent) if depth < _DEEPEST else parent.elements
             )
-            parents += [(each, depth + 1) for each in parent.elements]
+            kept = self.children[id(parent)]
+            parents += [(each, depth + 1) for each in kept if isinstance(each, Element)]
 
     def markup(self) -> str:
         opened = "".join(each.open for each in self.around)
@@ -312,7 +314,7 @@ class _Placing:
             self.around.append(each)
             taken.update(id(element) for element in each.elements)
             waiting += reversed(each.children)
-        parent.children = kept
+        self.children[id(parent)] = kept
 
     def _written(self) -> Iterator[str]:
         text, cursor = self.target.text, 0
@@ -346,7 +348,7 @@ class _Placing:
         """
         found: list[tuple[int, int, Element | Point]] = []
         first, after = self.source.words(parent.begin, parent.end).start, begin
-        for child in parent.children:
+        for child in self.children[id(parent)]:
             if isinstance(child, Point):
                 before = self.source.words(parent.begin, child.at)
                 for word in range(first, before.stop):

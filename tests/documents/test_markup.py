@@ -16,7 +16,7 @@ from nmt.config import load
 from nmt.decoding.translation import EMPTY, Translation
 from nmt.documents import markup_tokens
 from nmt.documents.documents import Document, translate_documents
-from nmt.documents.markup import translate_markup
+from nmt.documents.markup import Markup, translate_markup
 from nmt.documents.tags import Element, Point, place
 from nmt.translator import Translator
 from tests.fixtures.make import TRAINED
@@ -204,6 +204,13 @@ def test_where_no_word_is_left_tags_go_around_the_whole():
     found = marked_up("<b>one</b> <i>two</i>", order=lambda n: [0])
     assert found == "<i><b>ONE</b></i>"
     assert marked_up("<b>one</b> <img>", order=lambda n: []) == "<b></b> <img>"
+
+
+def test_each_of_several_translations_has_all_tags():
+    markup = Markup("<b>one</b> <i>two</i>", Tags(), "en")
+    short, long = Turned(lambda n: [0]), Turned()
+    written = [markup.written([each._one("one two")]) for each in (short, long, short)]
+    assert written == ["<i><b>ONE</b></i>", "<b>ONE</b> <i>TWO</i>", "<i><b>ONE</b></i>"]
 
 
 @pytest.mark.parametrize(
