@@ -121,16 +121,20 @@ def run_translate(
             _translate_markup(translator, source, target, options, name, note)
             return
         is_shown = output is not None and sys.stderr.isatty()
-        lines = None if input is None or not (shard or is_shown) else _count_lines(Path(input))
-        begin, end = _range(shard, lines)
-        if shard:
-            source = Slice(source, begin, end or 0)
+        total: int | None = None  # number of lines to translate
+        if input is not None and (shard or is_shown) and Path(input).is_file():
+            total = count_lines(Path(input))
+        lines: tuple[int, int | None] = 0, None
+        if shard and total is not None:
+            i, n = shard
+            begin, end = total * (i - 1) // n, total * i // n
+            source, lines, total = Slice(source, begin, end), (begin, end), end - begin
         if is_typed:
             note("nmt: Type a line to translate it. End with Ctrl-D.")
-        with _bar(end and end - begin) if is_shown else contextlib.nullcontext() as bar:
+        with _bar(total) if is_shown else contextlib.nullcontext() as bar:
             translate_stream(
                 translator, source, target, options=options, name=name, note=note,
-                prefix_file=prefix_file, links=links, lines=(begin, end), bar=bar,
+                prefix_file=prefix_file, links=links, lines=lines, bar=bar,
             )  # fmt: skip
 
 
@@ -405,19 +409,6 @@ def _check_together(
 def _is_terminal() -> bool:
     """Returns whether standard input and standard output are terminals."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
-
-
-def _count_lines(path: Path) -> int | None:
-    """Returns the number of lines in a regular file, or None for a pipe or a device."""
-    return count_lines(path) if path.is_file() else None
-
-
-def _range(shard: Shard | None, lines: int | None) -> tuple[int, int | None]:
-    """Returns the half-open range of lines to translate, counted from 0."""
-    if shard is None or lines is None:
-        return 0, lines
-    i, n = shard
-    return lines * (i - 1) // n, lines * i // n
 
 
 class _Prefixes:

@@ -464,7 +464,9 @@ def test_each_line_has_its_prefix(run):
     (b"p\n\np\n", "prefix_file prefixes has more lines"),
     (b"p\n\xff\n", "prefixes:2.* UTF-8"),
 ])  # fmt: skip
-def test_prefixes_that_are_not_the_texts(run, prefixes, message):
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_prefixes_that_are_not_the_texts(run, monkeypatch, prefixes, message, is_terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     Path("in").write_bytes(b"a\nb\n")
     Path("prefixes").write_bytes(prefixes)
     with pytest.raises(InputError, match=message):
