@@ -10,9 +10,11 @@ import os
 import select
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import islice
+from typing import BinaryIO, Protocol
 
 from nmt.errors import ArgumentError, InputError, naming
 from nmt.storage.opening import Rest, decompressed, is_begun
@@ -131,31 +133,17 @@ class Typed:
 
 
 class Slice:
-    """Reads the lines from `begin` (inclusive) to `end` (exclusive) of a stream, counted from 0."""
+    """Reads the lines from `begin` (inclusive) to `end` (exclusive) of a file, counted from 0."""
 
-    def __init__(self, source: Readable, begin: int, end: int):
-        self._source, self._skip, self._left = source, begin, end - begin
+    def __init__(self, file: BinaryIO, begin: int, end: int):
+        deque(islice(file, begin), maxlen=0)  # skips the lines before `begin`
+        self._file, self._left = file, end - begin
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns at least one byte, or b"" after the last line."""
-        data = self._source.read(_READ_BYTES)
-        while self._skip and data:
-            ends = data.count(b"\n")
-            at = _end_of_line(data, self._skip) if ends >= self._skip else len(data)
-            self._skip -= min(ends, self._skip)
-            data = data[at:] or self._source.read(_READ_BYTES)
-        ends = data.count(b"\n")
-        end = _end_of_line(data, self._left) if ends >= self._left else len(data)
-        self._left -= min(ends, self._left)
-        return data[:end]
-
-
-def _end_of_line(data: bytes, lines: int) -> int:
-    """Returns the index in `data` of the byte that follows the first `lines` lines."""
-    at = 0
-    for _ in range(lines):
-        at = data.index(b"\n", at) + 1
-    return at
+        """Returns a line, a part of a long line, or b"" after the last line."""
+        data = self._file.readline(_READ_BYTES) if self._left else b""
+        self._left -= data.endswith(b"\n")
+        return data
 
 
 class _Arrivals:

@@ -128,7 +128,8 @@ def run_translate(
         if shard and total is not None:
             i, n = shard
             begin, end = total * (i - 1) // n, total * i // n
-            source, lines, total = Slice(source, begin, end), (begin, end), end - begin
+            assert isinstance(stream, io.BufferedReader)  # `_check_together` requires a file
+            source, lines, total = Slice(stream, begin, end), (begin, end), end - begin
         if is_typed:
             note("nmt: Type a line to translate it. End with Ctrl-D.")
         with _bar(total) if is_shown else contextlib.nullcontext() as bar:
