@@ -782,6 +782,21 @@ def test_a_token_is_walked_through_the_model(visit):
     expect(other.locator("#step h4")).to_contain_text("The query")
 
 
+@pytest.mark.parametrize(
+    "place, shown", [("4.6.8", "layer 2, head 2"), ("0.0.0", "layer 1, head 1")]
+)
+def test_a_link_opens_a_step_although_the_model_has_fewer_layers_and_heads(visit, place, shown):
+    link = f"#text={quote(READS)}&step=target.{place}.cross-query"
+    first, second = visit(link), visit()
+    second.wait_for_selector("#tokens .chip")
+    second.evaluate("link => { location.hash = link; }", link)  # now the model is known
+    for page in (first, second):
+        page.wait_for_selector("#tokens .chip")
+        page.locator("#walk-section").scroll_into_view_if_needed()
+        expect(page.locator("#step h4")).to_contain_text("The query of cross-attention")
+        expect(page.locator("#walk-token")).to_contain_text(shown)
+
+
 def test_it_fits_a_telephone(visit):
     page = visit(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     translate(page, ARTICLE)

@@ -6,7 +6,7 @@ import { button, element, find, paper } from "./dom.js";
 import { firstSight } from "./first.js";
 import { looking } from "./looking.js";
 import { sourcePane, targetPane } from "./panes.js";
-import { empty, stepOf, store, walkFrom } from "./store.js";
+import { empty, inModel, stepOf, store, walkFrom } from "./store.js";
 import { fromFragment, isFinished, toFragment } from "./text.js";
 import { translating, whole } from "./translating.js";
 
@@ -168,7 +168,7 @@ for (const one of document.querySelectorAll("a[data-paper]")) {
 async function describe() {
   try {
     const about = await get("api/model");
-    page.set({ about, limit: about.characters, microscope: about.microscope });
+    page.set({ about, limit: about.characters, microscope: about.microscope, view: inModel(page.get().view, about) });
     for (const side of ["source", "target"]) {
       find(`#${side}-name`).textContent = about[side].name;
       find(`#${side}`).lang = about[side].code;

@@ -54,12 +54,24 @@ export function stepOf({ walk, view }) {
   return [walk.side, number(walk.index), number(view.layer), number(view.head), walk.step].join(".");
 }
 
+/** Returns the view, with a layer and a head that the model has. `about` is null until the model is known. */
+export function inModel(view, about) {
+  if (!about) return view;
+  const { encoder_layers: encoder, decoder_layers: decoder, heads } = about.model;
+  const layers = view.kind === "encoder" ? encoder : decoder;
+  if (view.layer < layers && view.head < heads) return view;
+  return { ...view, layer: Math.min(view.layer, layers - 1), head: view.head && Math.min(view.head, heads - 1) };
+}
+
 /** Returns the changes to the page's state that a step in a link describes. */
-export function walkFrom(text, { view }) {
+export function walkFrom(text, { view, about }) {
   const found = /^(source|target)\.(\d*)\.(\d*)\.(\d*)\.([a-z-]+)$/.exec(text);
   if (!found) return {};
   const [, side, index, layer, head, step] = found;
-  const number = (digits, none) => (digits ? Number(digits) - 1 : none);
+  const number = (digits, none) => (digits ? Math.max(0, Number(digits) - 1) : none);
   const kind = KINDS[side][step.split("-")[0]] ?? view.kind;
-  return { walk: { step, side, index: number(index, null) }, view: { kind, layer: number(layer, -1), head: number(head, null) } };
+  return {
+    walk: { step, side, index: number(index, null) },
+    view: inModel({ kind, layer: number(layer, -1), head: number(head, null) }, about),
+  };
 }
