@@ -34,7 +34,6 @@ NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _BLOCK = 128  # tokens per block in `_top`
 # maximum number of continuations per hypothesis, besides those with tokens of required terms
 _MOST_OF_ONE = 64
-_LEAVE_SHARE = 8  # sentences that are done are removed once they make up 1/8 of the batch
 
 ReadsAs = Callable[[list[int]], Hashable]  # maps a hypothesis's tokens to its text
 # called with the log-probabilities, parents and newest tokens of each step's candidates, each of
@@ -207,6 +206,19 @@ def to_device(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
+
+
+def staying(done: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Returns the indices of the sentences that remain in the batch.
+
+    Sentences that are done are removed once they make up at least 1/8 of the batch.
+
+    Args:
+        done: (b,), True for each sentence that is done.
+    """
+    kept = np.flatnonzero(~done)
+    is_enough = not kept.size or (len(done) - kept.size) * 8 >= len(done)
+    return kept if is_enough else np.arange(len(done))
 
 
 def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Tensor:
@@ -434,14 +446,8 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Removes finished sentences from the batch, if at least 1/8 of its sentences are finished.
-
-        Returns the indices of the sentences that remain in the batch.
-        """
-        kept = np.flatnonzero(~self.done[self.in_batch])
-        n_done = self.in_batch.size - kept.size
-        if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:
-            kept = np.arange(self.in_batch.size)
+        """Removes finished sentences from the batch, and returns the result of `staying`."""
+        kept = staying(self.done[self.in_batch])
         self.in_batch, self.live = self.in_batch[kept], self.live[kept]
         self.tokens, self.parents = self.tokens[kept], self.parents[kept]
         return kept

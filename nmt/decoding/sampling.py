@@ -24,6 +24,7 @@ from nmt.decoding.beam_search import (
     ToHost,
     as_codes,
     from_codes,
+    staying,
     to_device,
 )
 from nmt.decoding.options import Distribution
@@ -33,7 +34,6 @@ from nmt.model.devices import is_gpu
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 _FIRST_TOP = 256  # on a CPU, top-p first sorts only this many tokens, and more if necessary
-_LEAVE_SHARE = 8  # sentences that are done are removed once they make up 1/8 of the batch
 
 
 def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDArray[np.float64]:
@@ -94,7 +94,7 @@ def sample(
         logs[in_batch, :, n] = np.where(now, found.astype(np.float64), 0.0)
         lengths[in_batch] += now
         live[in_batch] = now & (tokens[in_batch, :, n] != EOS_ID) & (n + 1 < limits[in_batch])
-        kept = _kept(live[in_batch])
+        kept = staying(live[in_batch].sum(1) == 0)
         if kept.size < in_batch.size:
             stay = to_device(device, kept)
             in_batch, picked, uniform = in_batch[kept], picked[stay], uniform[stay]
@@ -108,20 +108,6 @@ def sample(
         ]
         for s in range(B)
     ]
-
-
-def _kept(live: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns the indices of the sentences that remain in the batch.
-
-    Sentences that are done are removed once they make up at least 1/8 of the batch.
-
-    Args:
-        live: (b, W), True for each unfinished sample.
-    """
-    kept = np.flatnonzero(live.any(1))
-    b = len(live)
-    is_enough = not kept.size or (b - kept.size) * _LEAVE_SHARE >= b
-    return kept if is_enough else np.arange(b)
 
 
 def _hypothesis(tokens: list[int], logs: list[float], alpha: float) -> Hypothesis:
