@@ -49,22 +49,18 @@ class ScoredTranslation:
 
 
 @torch.inference_mode()
-def log_probabilities(
-    transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int = _BATCH_TOKENS
-) -> list[list[float]]:
+def log_probabilities(transformer: Transformer, pairs: Sequence[TokenPair]) -> list[list[float]]:
     """Returns the natural log-probabilities of each pair's target tokens under teacher forcing.
 
     Args:
         transformer: the model, in evaluation mode.
         pairs: the token ids of sources and targets. Every source and target must end with EOS.
-        batch_tokens: the maximum number of tokens, including padding, in the sources or in the
-            targets of a batch.
 
     Raises:
         NoModelError: the model's scores are NaN.
     """
     found: list[list[float]] = [[] for _ in pairs]
-    for some, tokens, logs in _distributions(transformer, pairs, batch_tokens):
+    for some, tokens, logs in _distributions(transformer, pairs):
         given = logs.gather(-1, tokens[..., None])[..., 0]
         for i, row in zip(some, given.tolist(), strict=True):  # one synchronization per batch
             found[i] = row[: len(pairs[i].target)]
@@ -75,7 +71,7 @@ def log_probabilities(
 
 @torch.inference_mode()
 def top_predictions(
-    transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int = _BATCH_TOKENS
+    transformer: Transformer, pairs: Sequence[TokenPair]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the probability and the correctness of the top prediction at each target position.
 
@@ -88,7 +84,7 @@ def top_predictions(
         is unspecified.
     """
     confidences, hits = [], []
-    for _, tokens, logs in _distributions(transformer, pairs, batch_tokens):
+    for _, tokens, logs in _distributions(transformer, pairs):
         best, predicted = logs.max(-1)
         is_token = tokens != PAD_ID
         confidences.append(best[is_token].double().exp().clamp(max=1.0).cpu().numpy())
@@ -100,13 +96,13 @@ def top_predictions(
 
 
 def _distributions(
-    transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int
+    transformer: Transformer, pairs: Sequence[TokenPair]
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Yields the pair indices, target tokens and log-probabilities of each batch.
 
     A batch of B pairs has target tokens of shape (B, T) and log-probabilities of shape (B, T, V).
     """
-    for some in by_length(pairs, batch_tokens):
+    for some in by_length(pairs, _BATCH_TOKENS):
         batch = one_per_row([pairs[i] for i in some], transformer.embedding.device)
         logits = _logits(transformer, transformer(batch.src, batch.tgt_in))
         yield some, batch.tgt_out, logits.log_softmax(-1)

@@ -30,7 +30,8 @@ def translator(settings, tiny_data) -> Translator:
     return Translator.of(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
 
 
-def test_equals_what_the_search_reports_for_the_same_tokens(translator: Translator):
+def test_equals_what_the_search_reports_for_the_same_tokens(translator: Translator, monkeypatch):
+    monkeypatch.setattr(score, "_BATCH_TOKENS", 30)
     rng = np.random.default_rng(1)
     sources = [np.append(rng.integers(4, 400, n), EOS_ID) for n in (3, 9, 6)]
     src = one_per_row([Pair(source, source) for source in sources]).src.tokens
@@ -44,7 +45,7 @@ def test_equals_what_the_search_reports_for_the_same_tokens(translator: Translat
     ]
     reported = [h.log_probability for hypotheses in found for h in hypotheses]
     for values, expected in zip(
-        log_probabilities(translator.transformer, pairs, batch_tokens=30), reported, strict=True
+        log_probabilities(translator.transformer, pairs), reported, strict=True
     ):
         assert math.fsum(values) == pytest.approx(expected, abs=1e-4)
 
