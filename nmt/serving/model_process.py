@@ -8,7 +8,7 @@ import contextlib
 import gc
 import multiprocessing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -186,7 +186,10 @@ def _n_best(
     prefixes: Sequence[str],
     progress: Callable[[int], object],
 ) -> list[list[Translation]]:
-    return translator.n_best(texts, options, prefix=prefixes, progress=progress)
+    found = translator.n_best(texts, options, prefix=prefixes, progress=progress)
+    if options.attention:  # responses contain only the attention of the best translation
+        found = [[best, *(replace(each, attention=None) for each in rest)] for best, *rest in found]
+    return found
 
 
 def _serve(calls: Connection, load: Load) -> None:

@@ -3,16 +3,17 @@
 from operator import methodcaller
 from typing import Any, Self
 
+import numpy as np
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.translation import Translation
 from nmt.errors import InputError
 from nmt.serving.about import about
 from nmt.serving.alternatives import alternatives as found_alternatives
 from nmt.serving.doubt import doubts
-from nmt.serving.inside import Details, details
 from nmt.serving.libretranslate import directions, language_name
 from nmt.serving.limits import MAX_BEAM
 from nmt.serving.model_process import EndedError
@@ -133,18 +134,21 @@ async def _translations(request: Request, question: TranslateQuestion) -> list[d
     texts = [question.text] if question.text is not None else question.texts or []
     terms = [text for term in question.glossary.items() for text in term]
     check_texts(request, *texts, question.prefix, *terms, number=len(texts))
+    model = batcher_of(request).model
+    if question.token_probabilities and not model.sees_inside:
+        raise InputError(
+            "An exported model does not provide token_probabilities. Leave this field out, or "
+            "serve the original model."
+        )
     options = SearchOptions(
         beam=question.beam, n_best=question.n_best, length_penalty=question.length_penalty,
-        glossary=question.glossary or None,
+        glossary=question.glossary or None, attention=question.attention,
     )  # fmt: skip
-    config = batcher_of(request).model.config
+    config = model.config
     options.width(config.decoding.beam)  # raises if the beam is smaller than n_best
     language = config.data.source_language if question.document else None
     found = await translated(request, texts, options, language=language, prefix=question.prefix)
-    more: list[list[Details]] = [[] for _ in texts]
-    if question.attention or question.token_probabilities:
-        more = await _details(request, texts, found, question)
-    return [_described(*each, question) for each in zip(texts, found, more, strict=True)]
+    return [_described(*each, question) for each in zip(texts, found, strict=True)]
 
 
 @router.post("/next_tokens", openapi_extra=described(NextTokensQuestion))
@@ -174,28 +178,7 @@ async def alternatives(request: Request) -> Response:
     return json_response({"alternatives": await answer(request, work)})
 
 
-async def _details(
-    request: Request,
-    texts: list[str],
-    found: list[TranslatedText],
-    question: TranslateQuestion,
-) -> list[list[Details]]:
-    """Returns the requested attention weights and token probabilities for all sentences."""
-    each = [
-        (text[slice(*sentence.source)], sentence.translations[0])
-        for text, whole in zip(texts, found, strict=True)
-        for sentence in whole.sentences
-    ]
-    sources, best = [source for source, _ in each], [translation for _, translation in each]
-    wanted = question.attention, question.token_probabilities
-    work = batcher_of(request).call(details, sources, best, *wanted)
-    in_order = iter(await answer(request, work))
-    return [[next(in_order) for _ in whole.sentences] for whole in found]
-
-
-def _described(
-    text: str, found: TranslatedText, more: list[Details], question: TranslateQuestion
-) -> dict[str, Any]:
+def _described(text: str, found: TranslatedText, question: TranslateQuestion) -> dict[str, Any]:
     """Returns the translation of a text as a JSON object."""
     sentences: list[dict[str, Any]] = [
         {
@@ -207,21 +190,17 @@ def _described(
         }
         for sentence in found.sentences
     ]
-    if question.glossary:
-        for content, each in zip(sentences, found.sentences, strict=True):
-            content["unmet_terms"] = each.translations[0].unmet_terms
-    for sentence, detail in zip(sentences, more, strict=False):
+    for content, sentence in zip(sentences, found.sentences, strict=True):
+        best = sentence.translations[0]
+        if question.glossary:
+            content["unmet_terms"] = best.unmet_terms
         if question.token_probabilities:
-            sentence["tokens"] = [
+            content["tokens"] = [
                 {"piece": piece, "log_probability": value}
-                for piece, value in zip(detail.pieces, detail.log_probabilities, strict=True)
+                for piece, value in zip(best.pieces, best.token_log_probabilities, strict=True)
             ]
         if question.attention:
-            sentence["attention"] = {
-                "source": detail.source_pieces,
-                "target": detail.pieces,
-                "weights": detail.attention,
-            }
+            content["attention"] = _attention(best)
     others = zip(found.texts[1:], found.scores[1:], strict=True)
     return {
         "text": found.texts[0],
@@ -229,3 +208,12 @@ def _described(
         "alternatives": [{"text": text, "score": score} for text, score in others],
         "sentences": sentences,
     }
+
+
+def _attention(found: Translation) -> dict[str, Any]:
+    """Returns a sentence's attention; its lists are empty if the sentence was split into parts."""
+    if found.attention is None or len(found.attention) != 1:
+        return {"source": [], "target": [], "weights": []}
+    [only] = found.attention
+    weights = np.round(only.weights.astype(float), 4).tolist()
+    return {"source": only.source_pieces, "target": only.target_pieces, "weights": weights}

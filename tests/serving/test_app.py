@@ -10,6 +10,7 @@ import pytest
 from nmt.decoding.translation import Translation
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher
+from nmt.serving.model_process import _n_best
 from nmt.serving.translating import _whole
 from nmt.translator import SearchOptions, Translator
 from tests.fixtures.make import TRAINED
@@ -136,6 +137,24 @@ def test_probabilities_and_attention_belong_to_the_pieces(real):
     assert attention["source"][-1] == "</s>"
     for row in attention["weights"]:
         assert len(row) == len(attention["source"]) and sum(row) == pytest.approx(1, abs=1e-2)
+
+
+def test_a_sentence_in_parts_has_token_probabilities_but_no_attention(real):
+    translator, port = real
+    text = "A dog sleeps. " * 16
+    asked = {"text": text, "token_probabilities": True, "attention": True}
+    [sentence] = ask(port, "/api/translate", asked)[1]["translations"][0]["sentences"]
+    best = translator.translate(text.strip())
+    assert best.parts > 1 and [each["piece"] for each in sentence["tokens"]] == best.pieces
+    assert sentence["attention"] == {"source": [], "target": [], "weights": []}
+
+
+def test_a_model_process_sends_the_attention_of_the_best_translation_alone(real):
+    translator, _ = real
+    options = SearchOptions(n_best=3, attention=True)
+    [[best, *others]] = _n_best(translator, ["The dog sees a cat."], options, [""], lambda n: None)
+    assert best == translator.translate("The dog sees a cat.", attention=True)
+    assert [each.attention for each in others] == [None, None]
 
 
 def test_next_tokens(real):
