@@ -81,7 +81,13 @@ def attention_of(
         [ids] = tokenizer.encode_targets([target])
         tgt = with_eos(ids)
     _check_length("target", tgt, transformer.max_length)
-    _check_room(translator.config.model, len(src), len(tgt))
+    number = number_of_weights(translator.config.model, len(src), len(tgt))
+    if number > _MAX_WEIGHTS:
+        raise InputError(
+            f"The sentences ({len(src):,} source tokens, {len(tgt):,} target tokens) require "
+            f"{number:,} attention weights, more than the maximum of {_MAX_WEIGHTS:,}. Shorten the "
+            "sentences."
+        )
     batch = one_per_row([Pair(src, tgt)], translator.device)
     with torch.inference_mode():
         weights = transformer.attention_weights(batch.src, batch.tgt_in)
@@ -190,14 +196,14 @@ def _file(name: str) -> str:
     return resources.files("nmt.evaluation").joinpath(name).read_text("utf-8")
 
 
-def _check_room(model: Model, source: int, target: int) -> None:
+def number_of_weights(model: Model, source: int, target: int) -> int:
+    """Returns the number of attention weights of all layers and heads for a sentence pair.
+
+    Args:
+        source, target: the lengths of the source and of the translation in tokens.
+    """
     layers = model.encoder_layers * source**2 + model.decoder_layers * target * (source + target)
-    if model.heads * layers > _MAX_WEIGHTS:
-        raise InputError(
-            f"The sentences ({source:,} source tokens, {target:,} target tokens) require "
-            f"{model.heads * layers:,} attention weights, more than the maximum of "
-            f"{_MAX_WEIGHTS:,}. Shorten the sentences."
-        )
+    return model.heads * layers
 
 
 def _check_length(side: str, ids: np.ndarray, limit: int | None) -> None:

@@ -17,7 +17,7 @@ from nmt.decoding.beam_search import NEVER_GENERATED
 from nmt.decoding.beam_search import length_penalty as penalty
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ArgumentError
-from nmt.evaluation.attention_maps import attention_of
+from nmt.evaluation.attention_maps import attention_of, number_of_weights
 from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
@@ -60,11 +60,15 @@ def inspect(
     if target is None:
         target = translator.translate(text).text
     target_side = _side(translator, "target", target)
-    _check_room(translator, len(source_side["tokens"]), len(target_side["tokens"]))
+    src, tgt = ([each["id"] for each in side["tokens"]] for side in (source_side, target_side))
+    if number_of_weights(translator.config.model, len(src), len(tgt)) > _MAX_WEIGHTS:
+        raise ArgumentError(
+            "{text} is too long for its attention to be shown ({} source and {} target tokens). "
+            "Shorten it.",
+            len(src), len(tgt),
+        )  # fmt: skip
     maps = attention_of(translator, text, target)
-    for token, more in zip(
-        target_side["tokens"], _likelihoods(translator, text, target), strict=True
-    ):
+    for token, more in zip(target_side["tokens"], _likelihoods(translator, src, tgt), strict=True):
         token |= more
     kinds: Sequence[str] = get_args(AttentionKind) if kind is None else [kind]
     return {
@@ -112,13 +116,9 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
 
 
 @torch.inference_mode()
-def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
+def _likelihoods(translator: Translator, src: list[int], tgt: list[int]) -> list[JSON]:
     """Returns each target token's log-probability and the most likely tokens at its position."""
-    src, tgt = (
-        with_eos(sentence_ids(translator, name, side))
-        for name, side in (("text", text), ("target", target))
-    )
-    batch = one_per_row([Pair(src, tgt)], translator.device)
+    batch = one_per_row([Pair(np.array(src), np.array(tgt))], translator.device)
     model = translator.transformer
     logs = model.logits(model(batch.src, batch.tgt_in))[0].float().log_softmax(-1)  # (T, V)
     given = logs.gather(-1, batch.tgt_out[0, :, None])[:, 0].tolist()
@@ -155,17 +155,6 @@ def _shared(begun: str, text: str) -> int:
     if text.startswith(begun):
         return len(begun)
     return next(at for at, one in enumerate(begun) if text[at : at + 1] != one)
-
-
-def _check_room(translator: Translator, source: int, target: int) -> None:
-    model = translator.config.model
-    layers = model.encoder_layers * source**2 + model.decoder_layers * target * (source + target)
-    if model.heads * layers > _MAX_WEIGHTS:
-        raise ArgumentError(
-            "{text} is too long for its attention to be shown ({} source and {} target tokens). "
-            "Shorten it.",
-            source, target,
-        )  # fmt: skip
 
 
 def search_tree(
