@@ -4,7 +4,6 @@ from typing import Any
 
 from nmt.reporting.about_model import JSON, about_model
 from nmt.runs.exported_model import KIND
-from nmt.serving.inside import sees_inside
 from nmt.storage import manifest
 
 
@@ -21,12 +20,12 @@ def about(translator: Any) -> JSON:
           vocabulary size and the label smoothing.
     """
     config = translator.config
-    if sees_inside(translator):
-        found = about_model(translator.directory, config)
-    else:
+    if translator.is_exported:
         found = manifest.read(translator.directory, KIND)["original"] | {"examples": []}
         if found["bleu"]:
             found["bleu"] = found["bleu"] | {"on": f"{found['bleu']['on']}, before the export"}
+    else:
+        found = about_model(translator.directory, config)
     return found | {
         "demo": {corpus.kind() for corpus in config.data.train} == {"demo"},
         "model": config.model.model_dump(mode="json")

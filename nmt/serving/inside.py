@@ -8,14 +8,6 @@ if TYPE_CHECKING:
     from nmt.translator import Translator
 
 
-def sees_inside(translator: Any) -> bool:
-    """Returns whether a translator gives access to all internals of its model.
-
-    An exported model gives access only to the cross-attention weights of its last decoder layer.
-    """
-    return not translator.is_exported
-
-
 def microscope(translator: "Translator", name: str, arguments: dict[str, Any]) -> bytes:
     """Calls the microscope function with the given name and returns its result as JSON."""
     from nmt.serving.microscope import inspect, search_tree  # imports torch

@@ -11,19 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation
-from nmt.documents.passages import Translates
 from nmt.errors import InputError, is_out_of_memory, where
 from nmt.processes import end_with_parent, need_no_temporary_directory, start_deaf
-from nmt.serving.inside import sees_inside
 
-Load = Callable[[], Translates | None]  # returns None if the process is not needed
+if TYPE_CHECKING:
+    from nmt.translator import Translator
+
+Load = Callable[[], "Translator | None"]  # returns None if the process is not needed
 
 _LOOK_S = 0.1  # seconds between checks whether a batch is still wanted
 _GIVE_UP = None  # sent instead of a call, to abandon the current call
@@ -58,15 +59,15 @@ class Model:
     config: Config
     tokenizer: Tokenizer
     max_part: int  # maximum number of tokens in a sentence or in a part of a longer sentence
-    sees_inside: bool
+    sees_inside: bool  # False for an exported model, which provides only cross-attention
     sha256: str  # identifies the model's files, see `LoadedModel`
 
     @classmethod
-    def of(cls, translator: Any) -> "Model":
+    def of(cls, translator: "Translator") -> "Model":
         """Returns the description of a translator's model."""
         return cls(
             translator.config, translator.tokenizer, translator.max_part,
-            sees_inside(translator), translator.sha256,
+            not translator.is_exported, translator.sha256,
         )  # fmt: skip
 
 
@@ -180,7 +181,7 @@ class ModelProcess:
 
 
 def _n_best(
-    translator: Translates,
+    translator: "Translator",
     texts: Sequence[str],
     options: SearchOptions,
     prefixes: Sequence[str],
@@ -202,33 +203,35 @@ def _serve(calls: Connection, load: Load) -> None:
 
 
 def _work_off(calls: Connection, load: Load) -> None:
-    loaded: list[Translates] = []
+    loaded, *errors = _outcome(_loaded, load)
+    translator, model = loaded or (None, None)
+    calls.send((model, *errors))
+    cores = 0  # the number of threads that torch uses by default
+    while translator:
+        job = calls.recv()
+        if job is _GIVE_UP:  # belongs to a call that has ended
+            continue
+        function, arguments, sharing, gives_up = job
+        if not translator.is_exported:
+            import torch  # not needed to serve an exported model
 
-    def start() -> Model | None:
-        translator = load()
-        if translator is None:
-            return None
-        loaded.append(translator)
-        return _warm(translator)
-
-    calls.send(_outcome(start))
-    for translator in loaded:
-        cores = _threads(translator)
-        while True:
-            job = calls.recv()
-            if job is not _GIVE_UP:  # a late _GIVE_UP belongs to a call that has ended
-                function, arguments, sharing, gives_up = job
-                _set_threads(translator, max(cores // sharing, 1))
-                more = [partial(_go_on, calls)] if gives_up else []
-                calls.send(_outcome(function, translator, *arguments, *more))
+            cores = cores or torch.get_num_threads()
+            threads = max(cores // sharing, 1)
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+        more = [partial(_go_on, calls)] if gives_up else []
+        calls.send(_outcome(function, translator, *arguments, *more))
 
 
-def _warm(translator: Translates) -> Model:
-    """Warms up the model with two translations and returns the model's description."""
+def _loaded(load: Load) -> "tuple[Translator, Model] | None":
+    """Loads the translator, warms it up with two translations, and describes its model."""
+    translator = load()
+    if translator is None:
+        return None
     translator.n_best(_WARM_UP, SearchOptions())
     gc.collect()
     gc.freeze()  # excludes permanent objects from garbage collection
-    return Model.of(translator)
+    return translator, Model.of(translator)
 
 
 def _go_on(calls: Connection, _: int) -> None:
@@ -239,23 +242,6 @@ def _go_on(calls: Connection, _: int) -> None:
     if calls.poll():
         calls.recv()
         raise AbandonedError
-
-
-def _threads(translator: Translates) -> int:
-    """Returns the number of threads that the translator uses by default."""
-    if not sees_inside(translator):
-        return 1
-    import torch  # not needed to serve an exported model
-
-    return torch.get_num_threads()
-
-
-def _set_threads(translator: Translates, number: int) -> None:
-    if sees_inside(translator):
-        import torch
-
-        if torch.get_num_threads() != number:
-            torch.set_num_threads(number)
 
 
 def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, Any]:
