@@ -82,8 +82,4 @@ class Guard:
             if name == b"host" and self.hosts and not self.hosts.serve(value):
                 message = "This Host header is not accepted. The server's operator can allow it."
                 return json_response({"error": message}, 421)
-            # a small compressed body could fill the memory
-            if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-                message = "Content-Encoding is not supported."
-                return json_response({"error": message}, 415)
         return None

@@ -73,7 +73,7 @@ class Connection(HttpToolsProtocol):
         self._relax("request")  # cancels the deadline for the first byte
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """See HttpToolsProtocol. Ignores trailers, which are header fields after the body."""
+        """See HttpToolsProtocol. Ignores trailers, which uvicorn would store without a limit."""
         if not self._has_head:
             super().on_header(name, value)
 

@@ -170,7 +170,7 @@ def test_r25_two_hundred_at_once_are_all_answered(port: int):
 
 def test_r25_compressed_bodies_and_too_many_items_are_refused(port: int):
     bomb = gzip.compress(b" " * 50_000_000)
-    assert ask(port, "/translate", bomb, content_encoding="gzip")[0] == 415
+    assert ask(port, "/translate", bomb, content_encoding="gzip")[0] == 400
     many = b'{"q":[' + b'"",' * 300_000 + b'""],"source":"en","target":"de"}'
     assert ask(port, "/translate", many)[0] == 400
     deep = b'{"q":' + b"[" * 400_000
@@ -237,7 +237,7 @@ def test_r25_a_request_needs_one_host(port: int, request_line_and_hosts: bytes, 
 
 
 def test_r25_what_comes_after_a_body_is_no_header(port: int):
-    chunks = b"%x\r\n%b\r\n0\r\nContent-Encoding: gzip\r\n\r\n" % (len(GOOD), GOOD)
+    chunks = b"%x\r\n%b\r\n0\r\nHost: a\r\n\r\n" % (len(GOOD), GOOD)
     with connected(port) as client:
         client.sendall(POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
         assert answer(client) == (200, {"translatedText": "A"})
