@@ -26,13 +26,7 @@ async function call(path, options, signal) {
   }
   if (response.ok) return answer;
   if (response.status === 429 || response.status === 503) throw new Problem("The server is busy.", { again: true });
-  throw new Problem(reason(answer), { again: response.status >= 500 });
-}
-
-function reason(answer) {
-  const said = answer.error ?? answer.detail;
-  if (Array.isArray(said)) return said.map((each) => each.msg).join("; ");
-  return typeof said === "string" ? said : said?.message ?? "The server refused the request.";
+  throw new Problem(answer.error ?? "The server refused the request.", { again: response.status >= 500 });
 }
 
 export const get = (path) => call(path, {});
