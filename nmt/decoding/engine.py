@@ -18,7 +18,7 @@ from nmt.decoding.term_banks import Terms
 if TYPE_CHECKING:
     from nmt.decoding.options import SearchOptions
 
-Progress = Callable[[int], object]
+Progress = Callable[[int], object]  # called after each batch with its number of sources
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.engine import Progress
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation, combine
 from nmt.documents.cutting import listed
-from nmt.documents.passages import Passage, Progress, Translates, later, translate_passages
+from nmt.documents.passages import Passage, Translates, later, translate_passages
 from nmt.errors import ArgumentError, count
 
 # byte order marks, and white space other than line breaks

@@ -1,16 +1,15 @@
 """Splits passages into sentences and joins the translations of the sentences."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.engine import Progress
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation, combine
 from nmt.documents.sentences import split_sentences
-
-Progress = Callable[[int], object]  # called with the number of newly translated sentences
 
 
 class Translates(Protocol):

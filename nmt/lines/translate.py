@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tqdm import tqdm
 
 from nmt.decoding.ctranslate2_search import refuse_search
+from nmt.decoding.engine import Progress
 from nmt.decoding.glossary import Glossary
 from nmt.decoding.translation import Term
 from nmt.documents.doubtful import is_doubtful
 from nmt.documents.markup import Form, Markup
-from nmt.documents.passages import Passage, Progress, Translates, translate_passages
+from nmt.documents.passages import Passage, Translates, translate_passages
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.lines.files import check_output, input_file, is_stream, opened_input, opened_output
 from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import Response
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.exceptions import HTTPException
 
 from nmt import __version__
 from nmt.errors import InputError, NoModelError, Note, is_out_of_memory
@@ -104,7 +104,7 @@ def _add_page(app: FastAPI, page: PageFiles) -> None:
 
 
 def _add_error_handlers(app: FastAPI, note: Note) -> None:
-    async def refused(request: Request, error: StarletteHTTPException) -> Response:
+    async def refused(request: Request, error: HTTPException) -> Response:
         message = error.detail
         if error.status_code == 404:
             remedy = "GET /openapi.json lists all calls."
@@ -137,7 +137,6 @@ def _add_error_handlers(app: FastAPI, note: Note) -> None:
             raise error
         return json_response({"error": str(error)}, 400)
 
-    app.add_exception_handler(StarletteHTTPException, refused)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, refused)  # type: ignore[arg-type]
     app.add_exception_handler(FullQueueError, full)  # type: ignore[arg-type]
     app.add_exception_handler(NotReadyError, not_ready)  # type: ignore[arg-type]

@@ -8,7 +8,6 @@ header of these requests still contains the malicious page's host name.
 
 import re
 from collections.abc import Collection
-from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?")
@@ -23,7 +22,6 @@ class Hosts:
 
     def __init__(self, names: Collection[str] = ()):
         self._names = {"localhost", *map(_plain, names)}
-        self.serve = lru_cache(maxsize=64)(self._serve)  # clients send few distinct headers
 
     @classmethod
     def of(cls, address: str, allowed: Collection[str]) -> "Hosts | None":
@@ -38,7 +36,8 @@ class Hosts:
         is_checked = "*" not in allowed and (allowed or _is_loopback(address))
         return cls(allowed) if is_checked else None
 
-    def _serve(self, header: bytes) -> bool:
+    def serve(self, header: bytes) -> bool:
+        """Returns whether the server accepts a request with the given Host header."""
         found = _HOST.fullmatch(header.decode("latin-1"))
         name = _plain(found[1]) if found else ""
         return name in self._names or _is_loopback(name)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
@@ -48,7 +48,7 @@ class TranslateQuestion(BaseModel):
     q: str | list[str]
     source: str = Field(description="language code, or auto")
     target: str
-    format: str = Field("text", description="text or html")
+    format: Literal["text", "html"] = "text"
     alternatives: int = Field(0, ge=0, le=MAX_BEAM - 1)
 
 
@@ -81,8 +81,6 @@ async def translate(request: Request) -> Response:
     question = await parsed(request, TranslateQuestion, form=True)
     texts = [question.q] if isinstance(question.q, str) else question.q
     check_texts(request, *texts)
-    if question.format not in ("text", "html"):
-        raise HTTPException(400, f"format must be text or html, not {question.format!a:.20}.")
     known = directions(request)
     is_auto = question.source == "auto"
     source = next(iter(known)) if is_auto else _same(question.source, known)

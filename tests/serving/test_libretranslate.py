@@ -137,7 +137,7 @@ def test_a_beam_is_asked_for_only_where_the_models_is_too_narrow(port: int, monk
             "from en to 'en' is not supported. Supported target languages: de.",
         ),
         (question(target="<script>" * 9), "is not supported"),
-        (question(format="odt"), "format must be text or html"),
+        (question(format="odt"), "format must be 'text' or 'html'."),
         (question([1]), "q must be a string or a list of strings"),
         (question(alternatives=16), "alternatives must be at most 15"),
         (question(alternatives=-1), "alternatives must be at least 0."),
