@@ -124,8 +124,7 @@ class Batcher:
         self._queue, self._note = queue, note
         self._waiting: deque[_Work] = deque()
         self._changed = threading.Condition()
-        self._ending = False
-        self._end = threading.Event()
+        self._ending = threading.Event()
         self._missing = 0  # killed processes that have not been replaced yet
         self._is_other = False  # whether the last failed attempt found a different model on disk
         self._busy = 0  # number of processes that are computing
@@ -154,8 +153,7 @@ class Batcher:
     def stop(self) -> None:
         """Cancels the waiting requests and kills the model processes."""
         with self._changed:
-            self._ending = True
-            self._end.set()
+            self._ending.set()
             dropped, self._waiting = self._waiting, deque()
             self._changed.notify_all()
         for work in dropped:
@@ -169,12 +167,12 @@ class Batcher:
     @property
     def is_ready(self) -> bool:
         """Whether new requests are accepted."""
-        return self.model is not None and self._is_alive and not self._ending
+        return self.model is not None and self._running > 0 and not self._ending.is_set()
 
     @property
     def has_died(self) -> bool:
         """Whether all requests are rejected because no model process is running."""
-        return self.model is not None and not self._is_alive and not self._ending
+        return self.model is not None and not self._running and not self._ending.is_set()
 
     @property
     def problem(self) -> str:
@@ -184,10 +182,6 @@ class Batcher:
         if self._is_other:
             return str(OtherModelError())
         return "A model process was killed and cannot be restarted. The server keeps trying."
-
-    @property
-    def _is_alive(self) -> bool:
-        return self._running > 0
 
     @property
     def patience_s(self) -> int:
@@ -276,7 +270,7 @@ class Batcher:
             self._pass_work(process)
             self._processes.remove(process)
             process.close()
-            process = None if self._ending else self._replaced(new)
+            process = None if self._ending.is_set() else self._replaced(new)
 
     def _pass_work(self, process: ModelProcess) -> None:
         """Passes work to a model process until the process exits or the server stops."""
@@ -303,7 +297,7 @@ class Batcher:
         try:
             return self._started(new)
         except BaseException as error:
-            if not self._ending:
+            if not self._ending.is_set():
                 self.failure = self.failure or error
             return None
 
@@ -321,7 +315,7 @@ class Batcher:
             self._running -= 1
             self._missing += 1
         self._tell(self._drop_if_dead)
-        while not (process or self._end.wait(wait_s)):
+        while not (process or self._ending.wait(wait_s)):
             wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
             process = self._restarted(new, wait_s)
         with self._changed:
@@ -340,7 +334,7 @@ class Batcher:
         except BaseException as error:
             why = error if isinstance(error, InputError | FailedError) else where(error)
             self._is_other = isinstance(error, OtherModelError)
-            if not self._ending:
+            if not self._ending.is_set():
                 self._note(
                     f"nmt: warning: The model process could not be started. {why} "
                     f"The server will try again in {wait_s:g} s."
@@ -397,13 +391,13 @@ class Batcher:
         """
         while True:
             with self._changed:
-                while not self._waiting and not self._ending:
+                while not self._waiting and not self._ending.is_set():
                     self._changed.wait()
             share, until = self._crowd // len(self._threads), time.perf_counter() + patience_s
             while 0 < len(self._waiting) < share and time.perf_counter() < until:
                 time.sleep(_LOOK_S)
             with self._changed:
-                if self._ending or process.has_ended:
+                if self._ending.is_set() or process.has_ended:
                     self._changed.notify()  # leaves the work to another process
                     return None
                 if self._waiting:  # false if another thread has taken the work

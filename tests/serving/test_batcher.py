@@ -34,7 +34,7 @@ def batched(
             for each in (translator, *others):
                 each.free.set()
             batcher.stop()
-            assert not batcher._is_alive and not batcher._waiting
+            assert not batcher._running and not batcher._waiting
             assert batcher._busy == batcher._computed == 0
 
     return asyncio.run(run())
