@@ -15,9 +15,9 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from nmt.config import Config
+from nmt.data.languages import language_of
 from nmt.errors import InputError, Note, count
 from nmt.evaluation.analysis import Analysis, training_data
-from nmt.evaluation.bleu import language_of
 from nmt.evaluation.contrastive import Contrastive, contrastive_accuracy, read_contrastive
 from nmt.evaluation.evaluate import evaluate
 from nmt.evaluation.paper_bleu import CONVENTIONS
