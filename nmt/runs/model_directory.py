@@ -253,7 +253,7 @@ def skipping(folder: Path, skipped: list[Skipped]) -> Iterator[None]:
 
     Args:
         folder: the model or checkpoint that is used in the body of the `with` statement.
-        skipped: a list; if an error is suppressed, each problem that it reports is appended.
+        skipped: a list to which the problems of a suppressed error are appended.
 
     Raises:
         LastingError: the body of the `with` statement raised a LastingError, which is not
