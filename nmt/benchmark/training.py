@@ -22,7 +22,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, Note
 from nmt.model.devices import is_gpu
 from nmt.runs.run_directory import RunDirectory, RunIdentity
-from nmt.training.begin import Run, Training, begin_training
+from nmt.training.begin import Run, Training, begin_training, with_auto_decided
 from nmt.training.distributed import Ranks, process_group, world_size
 from nmt.training.fast_paths import choose_path, is_compiled
 from nmt.training.loading import LoadedStep, steps_of
@@ -132,10 +132,12 @@ def benchmark_training(config: Config, *, prepared: bool = False, note: Note) ->
         raise InputError("A benchmark measures one process. Start nmt benchmark without torchrun.")
     shards = _prepared_shards(config) if prepared else [drawn_shard(config)]
     with process_group(config.training.process_group_timeout_s) as ranks:
+        config = with_auto_decided(config, ranks)
         gate = Gate(machine.probe(ranks.device))
         speed = timed_training(config, shards, ranks, gate, note)
         note("Measuring the machine's ceilings.")
         precision = config.training.precision
+        assert precision != "auto"
         ceilings = machine.measured_ceilings(
             config.model, config.tokenizer.vocabulary_size, round(speed.tokens_per_step),
             precision, ranks.device, gate, gradients=True,

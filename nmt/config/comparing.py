@@ -4,11 +4,13 @@ from typing import Any
 
 from nmt.config.settings import Config
 
+AUTO = ("training.precision", "training.compile")
+
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Returns a mapping from the dotted key of each changed setting to its old and its new value.
 
-    For `training.compile`, the value `auto` counts as equal to both `true` and `false`, because its
+    For the settings in `AUTO`, the value `auto` counts as equal to every other value, because its
     meaning depends on the machine.
     """
     flat_old, flat_new = flatten(old.model_dump()), flatten(new.model_dump())
@@ -17,7 +19,7 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
         key: (flat_old.get(key), flat_new.get(key))
         for key in keys
         if flat_old.get(key) != flat_new.get(key)
-        and not (key == "training.compile" and "auto" in (flat_old.get(key), flat_new.get(key)))
+        and not (key in AUTO and "auto" in (flat_old.get(key), flat_new.get(key)))
     }
 
 

@@ -434,9 +434,10 @@ class Training(Section):
         "training.gradient_clip",
         "maximum norm to which the gradient of each step is clipped; not in the paper",
     )
-    precision: Literal["fp32", "bf16"] = _paper(
+    precision: Literal["fp32", "bf16", "auto"] = _paper(
         "training.precision",
-        "data type of matrix multiplications and of residual sums; the weights are always fp32",
+        "data type of matrix multiplications and of residual sums; auto: bf16 if the machine has "
+        "instructions for bf16, otherwise fp32; the weights are always fp32",
     )
     seed: Seed = Field(
         default=1, description="random seed for the initial weights, the batches and dropout"

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
+from nmt.model.kernels.products import has_onednn
+
 
 def is_gpu(device: torch.device) -> bool:
     """Returns whether `device` is a CUDA GPU, which is asynchronous and supports CUDA graphs."""
@@ -18,6 +20,17 @@ def as_current(device: torch.device) -> AbstractContextManager[object]:
     another GPU.
     """
     return torch.cuda.device(device) if is_gpu(device) else nullcontext()
+
+
+def supports_bf16(device: torch.device) -> bool:
+    """Returns whether a device has instructions for bf16.
+
+    Other devices compute bf16 by emulation, which can take 20 times as long as fp32.
+    """
+    if is_gpu(device):
+        with as_current(device):
+            return torch.cuda.is_bf16_supported(including_emulation=False)
+    return has_onednn(torch.bfloat16)
 
 
 def free_bytes(device: torch.device) -> int:

@@ -17,6 +17,7 @@ from nmt.data.prepared_data import PreparedData
 from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, Note
+from nmt.model.devices import supports_bf16
 from nmt.model.transformer import Transformer
 from nmt.runs.checkpoint import HASHES, Checkpoint
 from nmt.runs.model_directory import load_model, model_files, new_transformer
@@ -95,7 +96,7 @@ def open_run(config: Config, directory: RunDirectory, ranks: Ranks, note: Note) 
         NoModelError: the run was trained on other data.
     """
     remedy = 'Run "nmt prepare" before torchrun.' if is_under_torchrun() else "Run nmt prepare."
-    config = with_compile_decided(config, directory)
+    config = with_auto_decided(config, ranks, directory)
     data = PreparedData.of(config, remedy)
     tokenizer = data.tokenizer()
     files = model_files(tokenizer.model, data.shortlist_file())
@@ -137,22 +138,31 @@ def refuse_unfit_directory(config: Config) -> None:
     refuse_file(("training", "run_directory"), directory.path)
     directory.refuse_what_is_not_ours()
     # `open_run` reports the messages later
-    directory.refuse_changes(with_compile_decided(config, directory), lambda text: None)
+    directory.refuse_changes(config, lambda text: None)
 
 
-def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
-    """Returns the configuration with `training.compile` set to true or false instead of "auto".
+def with_auto_decided(
+    config: Config, ranks: Ranks, directory: RunDirectory | None = None
+) -> Config:
+    """Returns the configuration with the values that "auto" stands for.
 
-    In a new run, layers are compiled if a GPU is available. The choice to compile layers or not is
-    stored in the run directory and does not change when the run is resumed on a different device.
+    In a new run, layers are compiled if a GPU is available, and the precision is bf16 if the
+    devices of all ranks support it. The values are stored in the run directory and do not change
+    when the run is resumed on a different device.
+
+    Args:
+        directory: the directory of the run, which may exist already; None if there is no run.
     """
-    if config.training.compile != "auto":
-        return config
-    decided = torch.cuda.is_available()
-    with suppress(InputError):  # there is no run yet, or `refuse_changes` reports the error
-        decided = directory.settings().training.compile is True
-    training = config.training.model_copy(update={"compile": decided})
-    return config.model_copy(update={"training": training})
+    lacks_bf16 = ranks.max(not supports_bf16(ranks.device))
+    decided = {
+        "compile": torch.cuda.is_available(), "precision": "fp32" if lacks_bf16 else "bf16"
+    }  # fmt: skip
+    if directory:
+        with suppress(InputError):  # there is no run yet, or `refuse_changes` reports the error
+            former = directory.settings().training
+            decided = {"compile": former.compile is True, "precision": former.precision}
+    update = {key: new for key, new in decided.items() if getattr(config.training, key) == "auto"}
+    return config.model_copy(update={"training": config.training.model_copy(update=update)})
 
 
 def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:

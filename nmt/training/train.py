@@ -7,6 +7,7 @@ from nmt.config import Config, refuse_file
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.plan import epoch_size
 from nmt.errors import InputError, Note
+from nmt.model.devices import supports_bf16
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import finished_model
 from nmt.runs.checkpoint import Checkpoint
@@ -107,6 +108,12 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
             log.note(f"Resumed from step {step}.")
         for warning in rate_warnings(run.config):
             log.note(f"nmt: warning: {warning}")
+        if run.config.training.precision == "bf16" and not supports_bf16(run.ranks.device):
+            log.note(
+                "nmt: warning: training.precision is bf16, but this machine has no instructions "
+                "for bf16. Training can take 20 times as long as with fp32. To use fp32, start a "
+                "new run with training.precision set to auto."
+            )
         size = run.ranks.world_size
         count = f"with {size} processes " if size > 1 else ""
         log.note(f"Training {count}on {run.ranks.device_name}.")

@@ -212,7 +212,7 @@ def trained(system: str, config: Config) -> Result:
         flops=spent[-1][0],
         target_tokens=spent[-1][1],
         tokens_per_second=median(line["tokens_per_second"] for line in log if "event" not in line),
-        precision=config.training.precision,
+        precision=run.settings().training.precision,
         bleu=scores.bleu,
         bleu_interval=bleu_interval(translations, tests[1], target_language=language),
         bleu_signature=scores.bleu_signature,

@@ -38,7 +38,7 @@ BAD_SETTINGS = [
         GOOD + "  compile: yes\n",
         'c.yaml:15: training.compile must be true or false or auto, not "yes"',
     ),
-    (GOOD + "  precision: fp16\n", 'training.precision must be fp32 or bf16, not "fp16"'),
+    (GOOD + "  precision: fp16\n", 'training.precision must be fp32 or bf16 or auto, not "fp16"'),
     (GOOD + "  learning_rate_factor: .inf\n", "a number above 0 to 1,000,000, not Infinity"),
     (GOOD + "  average_last: 20\n", "average_last (20) must not exceed"),
     (GOOD + "  batch_tokens: 100\n", "data.max_length (256) must not exceed"),

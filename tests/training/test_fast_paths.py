@@ -15,15 +15,15 @@ import pytest
 import torch
 from torch.nn.attention import flex_attention
 
-from nmt.config import Config
+from nmt.config import Config, differences
 from nmt.data.layout import fixed_shape, pack
 from nmt.errors import InputError
 from nmt.model.attention import Visibility
 from nmt.model.kernels import flex
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import read_state
-from nmt.training import compiling, fast_paths
-from nmt.training.begin import with_compile_decided
+from nmt.training import begin, compiling, fast_paths
+from nmt.training.begin import with_auto_decided
 from nmt.training.compiling import compile_layers
 from nmt.training.distributed import Ranks
 from nmt.training.fast_paths import Reference, possible_paths, set_path
@@ -277,16 +277,25 @@ def test_auto_compiles_on_a_gpu_alone(settings):
 
 
 def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path):
-    """A resumed run keeps the decision that is in its config.yaml, even on another device."""
-    directory = RunDirectory(tmp_path / "run")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    decided = with_compile_decided(settings(), directory)
-    assert decided.training.compile is True
-    monkeypatch.undo()
-    assert with_compile_decided(settings(), directory).training.compile is False
+    """A resumed run keeps the decisions that are in its config.yaml, even on another device."""
+    directory, config = RunDirectory(tmp_path / "run"), settings(training__precision="auto")
+    for has_gpu, has_bf16, other_rank, precision in [
+        (True, True, 0, "bf16"), (False, True, 1, "fp32"), (False, False, 0, "fp32"),
+    ]:  # fmt: skip
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
+            patch.setattr(begin, "supports_bf16", lambda device, has=has_bf16: has)
+            patch.setattr(Ranks, "max", lambda self, own, other=other_rank: max(own, other))
+            decided = with_auto_decided(config, Ranks(0, 1, CPU), directory)
+        assert (decided.training.compile, decided.training.precision) == (has_gpu, precision)
     (tmp_path / "run").mkdir()
-    directory.record(decided)
-    assert with_compile_decided(settings(), directory) == decided
+    directory.record(settings(training__precision="bf16", training__compile=True))
+    monkeypatch.setattr(begin, "supports_bf16", lambda device: False)
+    resumed = with_auto_decided(config, Ranks(0, 1, CPU), directory).training
+    assert (resumed.compile, resumed.precision) == (True, "bf16")
+    assert differences(config, directory.settings()) == {}  # "auto" changes nothing
+    explicit = settings(training__precision="fp32", training__compile=False)
+    assert with_auto_decided(explicit, Ranks(0, 1, CPU), directory) == explicit
 
 
 def test_a_run_that_was_compiled_goes_on_without_on_a_cpu(settings, monkeypatch, backend, capsys):

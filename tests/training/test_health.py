@@ -20,7 +20,7 @@ from nmt.training import step as steps
 from nmt.training.health import Divergence, rate_warnings, shortcomings, unigram_nll
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
-from tests.training.runs import run
+from tests.training.runs import LITTLE, run
 
 
 def test_a_run_that_diverges_with_finite_figures_ends_and_keeps_its_good_checkpoints(
@@ -97,6 +97,16 @@ def test_a_run_that_learns_nothing_says_so(settings, capsys):
     told = manifest.read(directory / "model", "model")["warnings"]
     assert told[1:] == [warning[1]]
     assert "will rise until the last step" in told[0] and said.count(told[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("precision", "has_bf16", "expected"),
+    [("bf16", False, 1), ("bf16", True, 0), ("fp32", False, 0)],
+)
+def test_emulated_bf16_is_warned_of(settings, monkeypatch, capsys, precision, has_bf16, expected):
+    monkeypatch.setattr("nmt.training.train.supports_bf16", lambda device: has_bf16)
+    run(settings(**LITTLE, training__max_steps=1, training__precision=precision))
+    assert capsys.readouterr().err.count("no instructions for bf16") == expected
 
 
 GOOD = {"nll": 2.0, "bleu": 20.0, "chrf": 40.0, "unigram_nll": 5.0}
