@@ -150,3 +150,13 @@ def test_the_words_are_known():
     for text in ("lower --beam", "on the command line, write", "a MODEL.", "KEY=VALUE"):
         assert OF_THE_COMMAND_LINE.search(text)
     assert not OF_THE_COMMAND_LINE.search("sacrebleu --list, NO_MODEL, a -- b")
+
+
+@pytest.mark.parametrize(
+    ("precision", "has_bf16", "expected"), [("bf16", False, 1), ("bf16", True, 0), (None, False, 0)]
+)
+def test_emulated_bf16_is_warned_of(monkeypatch, precision, has_bf16, expected):
+    monkeypatch.setattr("nmt.decoding.loading.supports_bf16", lambda device: has_bf16)
+    said: list[str] = []
+    nmt.Translator.load(TRAINED / "run", device="cpu", precision=precision, note=said.append)
+    assert sum("no instructions for bf16" in line for line in said) == expected

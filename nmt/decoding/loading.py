@@ -7,7 +7,7 @@ from typing import get_args
 import torch
 
 from nmt.errors import ArgumentError, Note
-from nmt.model.devices import avoid_cudnn, is_gpu
+from nmt.model.devices import avoid_cudnn, is_gpu, supports_bf16
 from nmt.model.kernels.prepacking import Precision, prepack
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import LoadedModel, load_model
@@ -27,6 +27,11 @@ def load_models(
         raise ArgumentError(
             "{shortlist} is supported only on a CPU, but {device} is {}. Set {device} to cpu.",
             chosen,
+        )
+    if precision == "bf16" and not supports_bf16(chosen):
+        note(
+            "nmt: warning: The precision is bf16, but this machine has no instructions for bf16. "
+            "Translation can take 20 times as long as with fp32."
         )
     models: list[LoadedModel] = []
     for each in (path, *ensemble):
