@@ -30,7 +30,9 @@ def supports_bf16(device: torch.device) -> bool:
     if is_gpu(device):
         with as_current(device):
             return torch.cuda.is_bf16_supported(including_emulation=False)
-    return has_onednn(torch.bfloat16)
+    # With AVX-512, oneDNN accepts bf16 even if the processor lacks the instructions.
+    is_emulated = torch.cpu._is_avx512_supported() and not torch.cpu._is_avx512_bf16_supported()
+    return has_onednn(torch.bfloat16) and not is_emulated
 
 
 def free_bytes(device: torch.device) -> int:

@@ -185,7 +185,9 @@ class RunDirectory:
             # A configuration with comments, or without all settings, was written by the user.
             content = small_file(self.config, _MAX_CONFIG_BYTES)
             foreign = [] if content == self.settings().to_yaml().encode() else [self.config]
-        if os.path.lexists(self.path / manifest.NAME):  # a run has no manifest, see `is_run`
+        if manifest.is_foreign(self.path):
+            foreign.append(self.path / manifest.NAME)
+        elif os.path.lexists(self.path / manifest.NAME):  # a run has no manifest, see `is_run`
             raise InputError(
                 f"{self.path} contains a model or data, not a run. Choose another "
                 "training.run_directory."
@@ -200,9 +202,9 @@ class RunDirectory:
     def refuse_changes(self, config: Config, note: Note) -> None:
         """Raises InputError if `config` changes a setting that must stay the same during a run.
 
-        If the run has neither a finished model nor a checkpoint, not even a damaged one, all
-        settings may change: the run starts over, and `note` is called with a message for each
-        changed setting that would otherwise cause an error.
+        If the run has not begun (see `has_begun`), all settings may change: the run starts over,
+        and `note` is called with a message for each changed setting that would otherwise cause an
+        error.
         """
         if not self.config.exists():
             return
@@ -212,13 +214,14 @@ class RunDirectory:
             for key, (old, new) in configuration.differences(self.settings(), config).items()
         ]
         problems = [text for key, text in changed if key not in MAY_CHANGE]
-        if problems and self._has_begun():
+        if problems and self.has_begun():
             remedy = "Restore the setting, or choose another training.run_directory."
             raise InputError(*(f"{problem} {remedy}" for problem in problems))
         for problem in problems:
             note(f"{problem} The run has no checkpoint and starts over.")
 
-    def _has_begun(self) -> bool:
+    def has_begun(self) -> bool:
+        """Returns whether the run has a finished model or a checkpoint, even a damaged one."""
         return os.path.lexists(self.model) or any(
             not path.name.startswith(".") for path in entries(self.checkpoints)
         )
@@ -246,7 +249,7 @@ class RunDirectory:
         Args:
             tokenizer: the content of the tokenizer file.
         """
-        if not (self.config.exists() and self._has_begun()):
+        if not (self.config.exists() and self.has_begun()):
             self.record(config)
         atomic.write_if_changed(self.tokenizer, tokenizer)
         atomic.write_if_changed(self.data_manifest, manifest.file_of(data))

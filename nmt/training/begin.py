@@ -157,10 +157,11 @@ def with_auto_decided(
     decided = {
         "compile": torch.cuda.is_available(), "precision": "fp32" if lacks_bf16 else "bf16"
     }  # fmt: skip
-    if directory:
-        with suppress(InputError):  # there is no run yet, or `refuse_changes` reports the error
+    if directory and directory.has_begun():
+        with suppress(InputError):  # `refuse_changes` reports the error
             former = directory.settings().training
-            decided = {"compile": former.compile is True, "precision": former.precision}
+            stored = {"compile": former.compile, "precision": former.precision}
+            decided |= {key: value for key, value in stored.items() if value != "auto"}
     update = {key: new for key, new in decided.items() if getattr(config.training, key) == "auto"}
     return config.model_copy(update={"training": config.training.model_copy(update=update)})
 

@@ -111,8 +111,8 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
         if run.config.training.precision == "bf16" and not supports_bf16(run.ranks.device):
             log.note(
                 "nmt: warning: training.precision is bf16, but this machine has no instructions "
-                "for bf16. Training can take 20 times as long as with fp32. To use fp32, start a "
-                "new run with training.precision set to auto."
+                "for bf16. Training can take 20 times as long as with fp32. To train in fp32, "
+                "start a new run with training.precision set to auto or fp32."
             )
         size = run.ranks.world_size
         count = f"with {size} processes " if size > 1 else ""

@@ -256,6 +256,7 @@ def trained_lstm(config: Config) -> tuple[Translator, State]:
         directory.locked(),
     ):
         run = open_run(config, directory, ranks, say)
+        config = run.config  # without "auto"
         directory.record(config)
         model = LSTMTranslator(config.model, config.tokenizer.vocabulary_size)
         model.initialize(settings.seed)

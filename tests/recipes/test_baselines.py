@@ -166,7 +166,9 @@ def test_flops_are_those_that_torch_counts():
 @pytest.fixture
 def command(settings, tmp_path: Path) -> list[str]:
     """Arguments without a budget; each step has a checkpoint, every second step a validation."""
-    config = settings(training__validate_every=2, training__checkpoint_every=1)
+    config = settings(
+        training__validate_every=2, training__checkpoint_every=1, training__precision="auto"
+    )
     (tmp_path / "tiny.yaml").write_text(config.to_yaml(), encoding="utf-8")
     return [str(tmp_path / "tiny.yaml"), "data.test=[{demo: {pairs: 20, seed: 1}}]",
             "--lstm", "model.d_model=16", "--output", str(tmp_path / "out")]  # fmt: skip
@@ -185,6 +187,7 @@ def test_a_stopped_command_ends_with_the_same_bytes_and_finished_runs_are_kept(
         ("transformer", 4),
     ]
     assert len({each["target_tokens"] for each in results}) == 1  # the same batches
+    assert results[0]["precision"] == results[1]["precision"] in ("fp32", "bf16")
     weights = load_file(tmp_path / "out/transformer/seed-1/model/model.safetensors").values()
     assert results[1]["parameters"] == sum(each.numel() for each in weights)
     for each in results:

@@ -4,6 +4,7 @@ A CPU replaces the GPU: traced graphs run without being compiled, and FlexAttent
 CPU code, for which torch does not allow backward passes by default.
 """
 
+import contextlib
 import logging
 import math
 import re
@@ -18,6 +19,7 @@ from torch.nn.attention import flex_attention
 from nmt.config import Config, differences
 from nmt.data.layout import fixed_shape, pack
 from nmt.errors import InputError
+from nmt.model import devices
 from nmt.model.attention import Visibility
 from nmt.model.kernels import flex
 from nmt.runs.run_directory import RunDirectory
@@ -288,14 +290,52 @@ def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path
             patch.setattr(Ranks, "max", lambda self, own, other=other_rank: max(own, other))
             decided = with_auto_decided(config, Ranks(0, 1, CPU), directory)
         assert (decided.training.compile, decided.training.precision) == (has_gpu, precision)
-    (tmp_path / "run").mkdir()
-    directory.record(settings(training__precision="bf16", training__compile=True))
+    stored = settings(training__precision="bf16", training__compile=True)
     monkeypatch.setattr(begin, "supports_bf16", lambda device: False)
-    resumed = with_auto_decided(config, Ranks(0, 1, CPU), directory).training
-    assert (resumed.compile, resumed.precision) == (True, "bf16")
-    assert differences(config, directory.settings()) == {}  # "auto" changes nothing
+    (directory.checkpoints).mkdir(parents=True)
+    for has_begun, former, expected in [
+        (False, stored, (False, "fp32")), (True, stored, (True, "bf16")),
+        (True, config, (False, "fp32")),  # "auto", which only a user can have written
+    ]:  # fmt: skip
+        directory.record(former)
+        if has_begun:
+            directory.checkpoint(1).mkdir(exist_ok=True)
+        resumed = with_auto_decided(config, Ranks(0, 1, CPU), directory).training
+        assert (resumed.compile, resumed.precision) == expected
+    assert differences(config, stored) == {}  # "auto" changes nothing
     explicit = settings(training__precision="fp32", training__compile=False)
     assert with_auto_decided(explicit, Ranks(0, 1, CPU), directory) == explicit
+
+
+def test_a_resumed_run_keeps_its_precision(settings, monkeypatch):
+    run(settings(**SMALL, training__precision="bf16"))
+    monkeypatch.setattr(begin, "supports_bf16", lambda device: False)
+    more = SMALL | {"training__max_steps": 3}
+    directory, _ = run(settings(**more, training__precision="auto"))
+    assert RunDirectory(directory).settings().training.precision == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("onednn", "avx512", "avx512_bf16", "expected"),
+    [(True, True, True, True), (True, True, False, False), (True, False, False, True),
+     (False, False, False, False)],
+)  # fmt: skip
+def test_a_cpu_supports_bf16_if_it_has_instructions_for_it(
+    monkeypatch, onednn, avx512, avx512_bf16, expected
+):
+    monkeypatch.setattr(devices, "has_onednn", lambda dtype: onednn)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
+    assert devices.supports_bf16(CPU) == expected
+
+
+@pytest.mark.parametrize("natively", [True, False])
+def test_a_gpu_that_emulates_bf16_does_not_support_it(monkeypatch, natively):
+    monkeypatch.setattr(devices, "as_current", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: natively or including_emulation
+    )
+    assert devices.supports_bf16(torch.device("cuda", 0)) == natively
 
 
 def test_a_run_that_was_compiled_goes_on_without_on_a_cpu(settings, monkeypatch, backend, capsys):

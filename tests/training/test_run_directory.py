@@ -234,7 +234,7 @@ def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):
     assert main(["translate", str(run), "--input", str(path)]) == 3
 
 
-@pytest.mark.parametrize("name", ["log.jsonl", "tokenizer.model", "data.json"])
+@pytest.mark.parametrize("name", ["log.jsonl", "tokenizer.model", "data.json", "manifest.json"])
 def test_somebodys_file_where_a_run_would_write_is_named_and_stays(
     settings, trained: Train, name: str
 ):
