@@ -1,6 +1,5 @@
 """Splits overlong texts into parts at sentence ends, at spaces or between tokens."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from nmt.data.tokenizer import Tokenizer
@@ -8,7 +7,6 @@ from nmt.documents.sentences import split_sentences
 from nmt.errors import ArgumentError, count
 from nmt.model.special_ids import UNK_ID
 
-_AFTER_STOP = re.compile(r"(?<=[.!?…])\s+")
 _SHOWN = 60  # maximum number of characters of a prefix in a message
 
 
@@ -118,8 +116,11 @@ class Cutter:
 
 
 def cut_once(text: str) -> list[str]:
-    """Splits a text into sentences, or splits a single sentence at the space nearest its middle."""
-    for texts in (split_sentences(text), _AFTER_STOP.split(text)):  # the latter for lower case
+    """Splits a text into sentences, or splits a single sentence at the space nearest its middle.
+
+    If no sentence begins with an uppercase letter, sentences may begin with a lowercase letter.
+    """
+    for texts in (split_sentences(text), split_sentences(text, ignore_case=True)):
         stripped = [each.strip() for each in texts if each.strip()]
         if len(stripped) > 1:
             return stripped

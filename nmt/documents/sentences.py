@@ -20,6 +20,7 @@ _END = re.compile(
     r"|(?<![。！？])[。！？]++[」』）”’]*+\s*+(?=.)",
     re.DOTALL,
 )
+_FULL_STOP = re.compile(r"\.(?:\[\d{1,3}\])*")  # with references such as "[1]"
 _LAST_WORD = re.compile(r"[^\s(\[\"'“”„»«/]+$")
 # Abbreviations in lowercase; a full stop after an abbreviation does not end a sentence
 _ABBREVIATIONS = (
@@ -42,30 +43,34 @@ _ABBREVIATION = re.compile(_ABBREVIATIONS.replace(" ", "|"), re.IGNORECASE)
 _SHORT_NUMBER = re.compile(r"\d{1,2}$")
 
 
-def split_sentences(text: str, language: str = "") -> list[str]:
+def split_sentences(text: str, language: str = "", *, ignore_case: bool = False) -> list[str]:
     """Splits a text into sentences, and keeps the white space after each sentence.
 
     Args:
         language: the language of the text, such as "de". In some languages, "3." can be an ordinal
             number, which does not end a sentence.
+        ignore_case: whether a sentence may begin with a lowercase letter.
 
     >>> split_sentences("Dr. Smith reads. He reads a lot.")
     ['Dr. Smith reads. ', 'He reads a lot.']
     """
     found, begin = [], 0
     for end in _END.finditer(text):
-        if end["stop"] is None or _is_end(text, begin, end, language):
+        if end["stop"] is None or (
+            (ignore_case or not text[end.end()].islower()) and _is_end(text, begin, end, language)
+        ):
             found.append(text[begin : end.end()])
             begin = end.end()
     return [*found, text[begin:]] if begin < len(text) else found
 
 
 def _is_end(text: str, begin: int, end: re.Match[str], language: str) -> bool:
-    """Returns whether the sentence that starts at index `begin` ends with the match `end`."""
-    following = text[end.end()]
-    if following.islower():
-        return False
-    if end["stop"][0] != "." or end["stop"][1:2] in (".", "!", "?", "…"):
+    """Returns whether the stop `end` ends a sentence, or else an abbreviation or a number.
+
+    Args:
+        begin: the index at which the sentence starts.
+    """
+    if not _FULL_STOP.fullmatch(end["stop"]):
         return True
     before = _LAST_WORD.search(text, max(begin, end.start() - 20), end.start())
     word = before[0] if before else ""

@@ -105,6 +105,7 @@ def backwards(n):
          "<table><tr translate=no><td>one<tr><td>TWO</table>"),
         ("<div translate=no><b>one<div></b></div>x</div>two",
          "<div translate=no><b>one<div></b></div>x</div>TWO"),
+        ("<p translate=no>x<b><i></b></i>y<p>z", "<p translate=no>x<b><i></b></i>y<p>Z"),
         ("one </b> two", "ONE </b> TWO"),
         ("<p>one < two</p>", "<p>ONE &lt; TWO</p>"),
         ("one\n\ntwo\n", "ONE\n\nTWO\n"),

@@ -30,11 +30,22 @@ from nmt.documents.sentences import split_sentences
         ("Er sagt: „Komm.“ |Sie geht. |»Komm.« |Sie geht.", "de"),
         ("« Viens. » |Il part. |« Viens\u00a0!\u00a0» |Elle reste.", "fr"),
         ("It is old.[1][23] |The man reads. |He met Dr.[1] Smith of the U.S.[2] Army.", "en"),
+        ('He said "I live in the U.S." |Then he left. |(See fig. 3 in vol.) |The man reads.', "en"),
+        ("„Er kam am 3.“ |Dann ging er.", "de"),
+        ("Is it in the U.S.? |I ate a fig! |The man reads.", "en"),
     ],
 )
 def test_sentences_end_where_a_reader_says(marked: str, language: str):
     text = marked.replace("|", "")
     assert split_sentences(text, language) == marked.split("|")
+
+
+def test_sentences_may_begin_with_lowercase_letters():
+    text = "j. r. r. tolkien wrote. dr. smith read it! the end."
+    assert split_sentences(text) == [text]
+    assert split_sentences(text, ignore_case=True) == [
+        "j. r. r. tolkien wrote. ", "dr. smith read it! ", "the end."
+    ]  # fmt: skip
 
 
 @given(st.one_of(st.text(), st.text(alphabet="aB1 .!?…。'\"()\n-")))
