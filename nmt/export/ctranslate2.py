@@ -85,7 +85,8 @@ def export_ctranslate2(
         equal, worst = agreement(samples, *_translated(translator, samples, folder, quantization))
         found = (
             f"In float32, {found} In {quantization}, {len(samples) - equal} of the {len(samples)} "
-            f"translations differ, and log-probabilities differ by up to {worst:.0e}. Measure the "
+            f"translations of random texts differ, and log-probabilities differ by up to "
+            f"{worst:.2g}. Measure the "
             "effect on BLEU with nmt evaluate."
         )
     (folder / TOKENIZER).write_bytes(tokenizer.model)

@@ -10,10 +10,8 @@ import os
 import select
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import BinaryIO, Protocol
 
 from nmt.errors import ArgumentError, InputError, naming
@@ -25,6 +23,7 @@ _WINDOW_LINES = 2048
 _WINDOW_CHARACTERS = 4_000_000
 _PART_BYTES = 1_000_000  # longer lines are read in parts
 _READ_BYTES = 1 << 16
+_NAMED_LINES = 10  # maximum number of line numbers in a warning
 
 
 class Readable(Protocol):
@@ -45,11 +44,27 @@ class LinePart:
 _HTML = ("<!doctype html", "<html")
 
 
+class LineNumbers:
+    """Counts lines, and keeps the first ten line numbers for a warning."""
+
+    def __init__(self) -> None:
+        self.count, self.first, self._last = 0, list[int](), 0
+
+    def add(self, number: int) -> None:
+        """Adds a line number, unless it was the last number that was added."""
+        if number == self._last:
+            return
+        self._last = number
+        self.count += 1
+        if self.count <= _NAMED_LINES:
+            self.first.append(number)
+
+
 class LineReader:
     """Splits a stream of bytes into lines and collects them in windows.
 
     Attributes:
-        invalid_lines: the number of lines read so far in which invalid UTF-8 was replaced by
+        invalid_lines: the numbers of the lines read so far in which invalid UTF-8 was replaced by
             U+FFFD.
         begins_as_html: whether the first line looks like the beginning of an HTML page.
     """
@@ -57,11 +72,10 @@ class LineReader:
     def __init__(self, source: Readable, name: str, strict: bool, before: int = 0):
         """Prepares to read `source`, whose lines are numbered from `before` + 1 in messages."""
         self.name, self.strict = name, strict
-        self.invalid_lines, self.begins_as_html = 0, False
+        self.invalid_lines, self.begins_as_html = LineNumbers(), False
         self._arrivals = _Arrivals(source, name)
         self._rest = b""  # incomplete last line
         self._first = self._line = before + 1  # line numbers
-        self._last_invalid_line = 0
 
     def windows(self) -> Iterator[list[LinePart]]:
         """Yields the lines in windows, in input order; a pause in the input ends a window early."""
@@ -106,8 +120,7 @@ class LineReader:
             if self.strict:
                 raise not_utf8(data[error.start], self.name, self._line) from None
             text = data.decode(errors="replace")
-            self.invalid_lines += self._line != self._last_invalid_line
-            self._last_invalid_line = self._line
+            self.invalid_lines.add(self._line)
         if self._line == self._first and not self.begins_as_html:
             self.begins_as_html = text.lstrip("\ufeff \t").lower().startswith(_HTML)
         self._line += ends_line
@@ -136,8 +149,9 @@ class Slice:
     """Reads the lines from `begin` (inclusive) to `end` (exclusive) of a file, counted from 0."""
 
     def __init__(self, file: BinaryIO, begin: int, end: int):
-        deque(islice(file, begin), maxlen=0)  # skips the lines before `begin`
         self._file, self._left = file, end - begin
+        while begin and (data := file.readline(_READ_BYTES)):  # skips the lines before `begin`
+            begin -= data.endswith(b"\n")
 
     def read(self, size: int = -1, /) -> bytes:
         """Returns a line, a part of a long line, or b"" after the last line."""

@@ -26,8 +26,8 @@ from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Translates, translate_passages
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.lines.files import check_output, input_file, is_stream, opened_input, opened_output
-from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
-from nmt.lines.writer import LineNumbers, LineOptions, LineWriter, TranslatedWindow
+from nmt.lines.reader import LineNumbers, LinePart, LineReader, Readable, Slice, Typed, not_utf8
+from nmt.lines.writer import LineOptions, LineWriter, TranslatedWindow
 from nmt.runs.exported_model import is_exported, read_exported_config
 from nmt.storage.opening import count_lines, read_lines, unpacked
 from nmt.translator import SearchOptions, Translator
@@ -39,7 +39,7 @@ _UNSPLIT = (
     "with several sentences, and each line was translated as a single sentence. To translate the "
     "sentences separately, use --document (in Python, document=True)"
 )
-_INVALID = "with invalid UTF-8, which was replaced"
+_INVALID = "with invalid UTF-8, which was replaced. Convert the text to UTF-8"
 _IN_PARTS = "above the maximum length, translated in parts"
 _LOST = "with a sentence whose translation is empty"
 _SHOWN = 60  # maximum number of characters of a glossary term in a warning
@@ -203,8 +203,7 @@ def translate_stream(
             f"nmt: warning: {name} seems to be an HTML page, but was translated as lines of text. "
             "To keep its tags, choose the format html."
         )
-    if reader.invalid_lines:
-        _warn(note, name, reader.invalid_lines, _INVALID)
+    _warn_of_lines(note, name, reader.invalid_lines, _INVALID)
     if writer.lines_in_parts:
         _warn(note, name, writer.lines_in_parts, _IN_PARTS)
     _warn_of_lines(note, name, writer.unsplit, _UNSPLIT)
@@ -336,11 +335,11 @@ def _translate_markup(
             line = data.count(b"\n", 0, error.start) + 1
             raise not_utf8(data[error.start], name, line) from None
         text = data.decode(errors="replace")
-        lines = sum(
-            line.decode(errors="replace").count("\ufffd") > line.count("\ufffd".encode())
-            for line in data.split(b"\n")
-        )
-        _warn(note, name, lines, _INVALID)
+        invalid = LineNumbers()
+        for number, read in enumerate(data.split(b"\n"), start=1):
+            if read.decode(errors="replace").count("\ufffd") > read.count("\ufffd".encode()):
+                invalid.add(number)
+        _warn_of_lines(note, name, invalid, _INVALID)
     form: Form = "xml" if options.format == "xml" else "html"
     markup = Markup(text, translator.tokenizer, translator.config.data.source_language, form)
     search = replace(options.search, align=True)

@@ -12,9 +12,7 @@ from nmt.documents.doubtful import is_doubtful
 from nmt.documents.passages import later, words_before
 from nmt.documents.sentences import split_sentences
 from nmt.lines.formats import Format
-from nmt.lines.reader import LinePart
-
-_NAMED_LINES = 10  # maximum number of line numbers in a warning
+from nmt.lines.reader import LineNumbers, LinePart
 
 
 @dataclass(frozen=True)
@@ -32,22 +30,6 @@ class LineOptions:
 # the parts of lines in a window, and for each part: its n-best translations, whether one of its
 # sentences exceeds the maximum length, and whether one of its sentences has an empty translation
 TranslatedWindow = tuple[Sequence[LinePart], Sequence[tuple[list[Translation], bool, bool]]]
-
-
-class LineNumbers:
-    """Counts lines, and keeps the first ten line numbers for a warning."""
-
-    def __init__(self) -> None:
-        self.count, self.first, self._last = 0, list[int](), 0
-
-    def add(self, number: int) -> None:
-        """Adds a line number, unless it was the last number that was added."""
-        if number == self._last:
-            return
-        self._last = number
-        self.count += 1
-        if self.count <= _NAMED_LINES:
-            self.first.append(number)
 
 
 class LineWriter:

@@ -102,6 +102,8 @@ def _arguments(argv: Sequence[str] | None) -> Job:
 def _check(file: Path, column: str) -> None:
     try:
         names = parquet.read_schema(file).names
+    except FileNotFoundError:
+        raise InputError(f"{file} does not exist. Check the path.") from None
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{file} is not a Parquet file ({reason}). Choose another file.") from None

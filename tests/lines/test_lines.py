@@ -247,7 +247,7 @@ def test_invalid_utf8_is_counted_by_lines():
     translate_stream(
         Upper(), io.BytesIO(data), io.BytesIO(), options=LineOptions(), name="f", note=notes.append
     )
-    assert notes[0].startswith("nmt: warning: f has 3 lines with invalid UTF-8")
+    assert notes[0].startswith("nmt: warning: f has 3 lines (2, 3, 4) with invalid UTF-8")
 
 
 def test_strict():
@@ -579,6 +579,27 @@ def test_slices_are_the_whole_wherever_reading_stops(text: str, n: int, size: in
             assert read(begin, end) == b"".join(lines[begin:end])
 
 
+def test_a_slice_reads_long_lines_in_parts():
+    """Both the lines before the slice and its own lines may be longer than the memory."""
+    sizes: list[int] = []
+
+    class Counted(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            sizes.append(len(data := super().readline(size)))
+            return data
+
+    slice_ = line_reader.Slice(Counted(b"x" * 300_000 + b"\n" + b"y" * 300_000), 1, 2)
+    assert b"".join(iter(slice_.read, b"")) == b"y" * 300_000
+    assert max(sizes) < 100_000
+
+
+def test_a_line_that_is_added_twice_counts_once():
+    numbers = line_reader.LineNumbers()
+    for number in (3, 3, 4):
+        numbers.add(number)
+    assert (numbers.count, numbers.first) == (2, [3, 4])
+
+
 def test_lines_as_paragraphs():
     """Translates sentences separately, keeps lines and indentation, and numbers words by line."""
     translator, target, links = Upper(), io.BytesIO(), io.BytesIO()
@@ -666,7 +687,7 @@ def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys
     run(format="html")
     assert re.fullmatch(r"<p>.+</p>\n<p>.*</p>\n<p>.*</p>\n<p>.*</p>\n", Path("out").read_text())
     warnings = capsys.readouterr().out
-    assert "in has 1 line with invalid UTF-8" in warnings
+    assert "in has 1 line (2) with invalid UTF-8" in warnings
     assert "in has 1 line above the maximum length, translated in parts" in warnings
     reading, writing = os.pipe()
     os.write(writing, gzip.compress(Path("in").read_bytes()))
@@ -783,7 +804,20 @@ def test_a_bar_is_shown_where_a_person_sees_it_and_the_output_is_a_file(
     Path("in").write_bytes(b"a\n" * 30)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     run(target=target)
-    assert ("30" in capfd.readouterr().err) == shown
+    assert ("/30 " in capfd.readouterr().err) == shown
+    run(target=target, files={"shard": (1, 2)})
+    assert ("/15 " in capfd.readouterr().err) == shown
+
+
+def test_lines_of_a_pipe_are_not_counted(run, monkeypatch):
+    """Counting the lines would consume them."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    os.mkfifo("in")
+    thread = threading.Thread(target=Path("in").write_bytes, args=(b"a\nb\n",))
+    thread.start()
+    run()
+    thread.join()
+    assert Path("out").read_bytes() == b"A\nB\n"
 
 
 @pytest.mark.parametrize(

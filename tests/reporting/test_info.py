@@ -12,6 +12,7 @@ from nmt.config import load
 from nmt.reporting.info import LENGTH, as_text, info
 from nmt.reporting.paper_models import differences_from_paper
 from nmt.runs.model_directory import new_transformer
+from tests.fixtures.make import TRAINED
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
 BASE, BIG = CONFIGS / "transformer_base.yaml", CONFIGS / "transformer_big.yaml"
@@ -84,6 +85,11 @@ def test_the_peak_is_the_one_that_the_run_will_reach(capsys):
     said = capsys.readouterr().out
     assert "8.385e-03  peak, at step 250\n  warning: The learning rate will rise to 8.4e-03" in said
     assert "Raise training.warmup_steps (250)" in said
+
+
+def test_settings_of_a_trained_model_are_not_overridden(capsys):
+    assert main(["info", str(TRAINED / "run"), "model.heads=2"]) == 2
+    assert "cannot be overridden. Remove model.heads=2." in capsys.readouterr().err
 
 
 def test_no_shipped_configuration_has_a_rate_that_is_warned_of():
