@@ -41,9 +41,19 @@ class Missing:
         if name.partition(".")[0] in ("torch", "safetensors", "pyarrow"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
+import threading
 import nmt.cli.serve, nmt.serving.server
-from nmt import Translator
+from multiprocessing import Pipe
+from nmt import SearchOptions, Translator
 from nmt.cli import main
+from nmt.serving.model_process import _n_best, _work_off
+ours, theirs = Pipe()
+load = lambda: Translator.load(sys.argv[1])
+threading.Thread(target=_work_off, args=(theirs, load), daemon=True).start()
+assert ours.recv()[1] is None
+ours.send((_n_best, (["the old man"], SearchOptions(), [""]), 1, True))
+result, error, _ = ours.recv()
+assert error is None and len(result) == 1, error
 print(Translator.load(sys.argv[1]).translate("the old man", align=True).text, flush=True)
 sys.exit(main(["translate", *sys.argv[1:]]))
 """

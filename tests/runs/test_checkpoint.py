@@ -440,6 +440,13 @@ def test_weights_whose_sum_is_infinite_have_no_mean(save: Save, tmp_path: Path):
         mean_weights(models)
 
 
+def test_no_more_checkpoints_are_opened_than_wanted(save: Save, tmp_path: Path):
+    for step in (1, 2, 3):
+        save(step)
+    found = checkpoints.sound_checkpoints(RunDirectory(tmp_path).identity(), 2, print)
+    assert [model.step for model in found] == [3, 2]
+
+
 def test_a_model_that_was_found_in_a_run_holds_no_weights(save: Save, tmp_path: Path):
     save(1)
     found = find_model(tmp_path)

@@ -122,7 +122,9 @@ def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path):
 def test_a_file_that_replaces_another_has_its_permissions(tmp_path: Path):
     (path := tmp_path / "f").touch()
     path.chmod(0o400)
-    atomic.write_file(path, "private")
+    with atomic.new_file(path) as aside:
+        assert aside.stat().st_mode & 0o777 == 0o600  # others cannot read it meanwhile
+        aside.write_text("private")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("private", 0o600)
 
 

@@ -217,6 +217,8 @@ def test_a_warm_up_beyond_the_run_is_not_to_be_longer(settings):
     too_high, rising = rate_warnings(settings(**steps, training__learning_rate_factor=60.0))
     assert too_high.endswith(". Lower training.learning_rate_factor (60).")
     assert "Lower training.warmup_steps" in rising
+    fine_tuned = settings(**steps, training__initialize_from="m")
+    assert rate_warnings(fine_tuned) == []
 
 
 def test_a_rate_that_is_too_high_is_told_before_the_first_step(settings, capsys):
