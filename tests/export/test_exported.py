@@ -50,9 +50,9 @@ from nmt.serving.model_process import _n_best, _work_off
 ours, theirs = Pipe()
 load = lambda: Translator.load(sys.argv[1])
 threading.Thread(target=_work_off, args=(theirs, load), daemon=True).start()
-assert ours.recv()[1] is None
+assert ours.poll(60) and ours.recv()[1] is None
 ours.send((_n_best, (["the old man"], SearchOptions(), [""]), 1, True))
-result, error, _ = ours.recv()
+result, error, _ = ours.poll(60) and ours.recv()
 assert error is None and len(result) == 1, error
 print(Translator.load(sys.argv[1]).translate("the old man", align=True).text, flush=True)
 sys.exit(main(["translate", *sys.argv[1:]]))
