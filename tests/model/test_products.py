@@ -108,7 +108,8 @@ def test_a_packed_model_computes_what_it_did(settings, precision, tolerance):
     expected = logits(transformer)
     prepack(transformer, precision)
     found = logits(transformer)
-    assert not any(type(module) in (nn.Linear, Linear) for module in transformer.modules())
+    if precision != "bf16" or products.has_onednn(torch.bfloat16):
+        assert not any(type(module) in (nn.Linear, Linear) for module in transformer.modules())
     assert (found - expected).abs().max() <= tolerance * expected.abs().max()
 
 
