@@ -161,7 +161,7 @@ def test_r20_the_locale_does_not_matter(model: Path, settings, tmp_path: Path, c
     assert statuses == b"[0, 0, 2]"
     assert found.stdout.startswith(expected)
     assert "▁".encode() in found.stdout[len(expected) :]  # the pieces, with their scores
-    assert b" has 1 line (2) with invalid UTF-8" in found.stderr
+    assert b" has 1 line (3) with invalid UTF-8" in found.stderr
     assert error.startswith(b"nmt: error: The file name ")
     assert found.stderr.count(b"error") == 1 and b"Traceback" not in found.stderr
 

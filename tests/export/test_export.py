@@ -166,7 +166,7 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
     # the check uses float32; the effect of the quantization is reported
     assert re.search(
         rf"Wrote {out} \(ctranslate2, int8\). In float32, 40 greedy .* identical to nmt's, .* "
-        r"In int8, \d+ of the 40 translations of random texts differ, .* by up to \d.* nmt evaluate",
+        r"In int8, \d+ of the 40 translations of random .* by up to \d.* nmt evaluate",
         capsys.readouterr().err,
     )
     lines.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
