@@ -136,7 +136,8 @@ def add_device(
                              "one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
                         help="number format: with fp32, results do not depend on the size and "
-                             "order of batches; bf16, and int8 on a CPU, are faster and change "
+                             "order of batches; bf16 (on devices with instructions for bf16) and "
+                             "int8 (on a CPU) are faster and change "
                              f"BLEU by at most 0.2 (default: {precision})")  # fmt: skip
 
 

@@ -437,7 +437,8 @@ class Training(Section):
     precision: Literal["fp32", "bf16", "auto"] = _paper(
         "training.precision",
         "data type of matrix multiplications and of residual sums; auto: bf16 if the machine has "
-        "instructions for bf16, otherwise fp32; the weights are always fp32",
+        "instructions for bf16, otherwise fp32, and the same when the run is resumed; the weights "
+        "are always fp32",
     )
     seed: Seed = Field(
         default=1, description="random seed for the initial weights, the batches and dropout"

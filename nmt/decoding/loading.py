@@ -28,10 +28,11 @@ def load_models(
             "{shortlist} is supported only on a CPU, but {device} is {}. Set {device} to cpu.",
             chosen,
         )
-    if precision == "bf16" and not supports_bf16(chosen):
+    is_bf16 = precision == "bf16" or (precision is None and is_gpu(chosen))
+    if is_bf16 and not supports_bf16(chosen):
         note(
-            "nmt: warning: The precision is bf16, but this machine has no instructions for bf16. "
-            "Translation can take 20 times as long as with fp32."
+            f"nmt: warning: The precision is bf16, but {chosen} has no instructions for bf16. "
+            "Translation can take 20 times as long as with fp32. Choose the precision fp32."
         )
     models: list[LoadedModel] = []
     for each in (path, *ensemble):

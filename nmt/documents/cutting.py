@@ -118,7 +118,7 @@ class Cutter:
 def cut_once(text: str) -> list[str]:
     """Splits a text into sentences, or splits a single sentence at the space nearest its middle.
 
-    If no sentence begins with an uppercase letter, sentences may begin with a lowercase letter.
+    If `split_sentences` finds a single sentence, sentences may begin with a lowercase letter.
     """
     for texts in (split_sentences(text), split_sentences(text, ignore_case=True)):
         stripped = [each.strip() for each in texts if each.strip()]

@@ -5,9 +5,10 @@ by closing brackets or by numbers in square brackets, and which must be followed
 first character after the white space must not be a lowercase letter, comma, semicolon, colon or
 dash. A full stop does not end a sentence in three cases: after single letters (as in "U.S." and
 "e.g."), after common abbreviations, and after a number of one or two digits in languages that write
-ordinal numbers with a full stop. Chinese and Japanese full stops need not be followed by white
-space. In doubtful cases, the text is not split, because half a sentence is harder to translate than
-two sentences at once.
+ordinal numbers with a full stop. If closing quotation marks or brackets follow the full stop, these
+cases apply only if the marks enclose nothing else, as in "(ed.)". Chinese and Japanese full stops
+need not be followed by white space. In doubtful cases, the text is not split, because half a
+sentence is harder to translate than two sentences at once.
 """
 
 import re
@@ -20,7 +21,7 @@ _END = re.compile(
     r"|(?<![。！？])[。！？]++[」』）”’]*+\s*+(?=.)",
     re.DOTALL,
 )
-_FULL_STOP = re.compile(r"\.(?:\[\d{1,3}\])*")  # with references such as "[1]"
+_FULL_STOP = re.compile(r"\.(?:\[\d{1,3}\])*")  # a single one, also with references such as "[1]"
 _LAST_WORD = re.compile(r"[^\s(\[\"'“”„»«/]+$")
 # Abbreviations in lowercase; a full stop after an abbreviation does not end a sentence
 _ABBREVIATIONS = (
@@ -65,15 +66,20 @@ def split_sentences(text: str, language: str = "", *, ignore_case: bool = False)
 
 
 def _is_end(text: str, begin: int, end: re.Match[str], language: str) -> bool:
-    """Returns whether the stop `end` ends a sentence, or else an abbreviation or a number.
+    """Returns whether the punctuation `end` ends a sentence, not only an abbreviation or a number.
 
     Args:
         begin: the index at which the sentence starts.
     """
-    if not _FULL_STOP.fullmatch(end["stop"]):
+    stop = end["stop"]
+    if stop[0] != "." or stop[1:2] in (".", "!", "?", "…"):
         return True
     before = _LAST_WORD.search(text, max(begin, end.start() - 20), end.start())
     word = before[0] if before else ""
     is_initial = _INITIALS.fullmatch(word) is not None and word != "I"
     is_ordinal = language[:2] in _ORDINALS and _SHORT_NUMBER.fullmatch(word) is not None
+    # "(See fig. 3.)" ends a sentence, but "(ed.)" does not.
+    is_last_of_several = before is not None and text[before.start() - 1 : before.start()].isspace()
+    if is_last_of_several and not _FULL_STOP.fullmatch(stop):
+        return True
     return not (is_initial or is_ordinal or _ABBREVIATION.fullmatch(word))

@@ -85,9 +85,8 @@ def export_ctranslate2(
         equal, worst = agreement(samples, *_translated(translator, samples, folder, quantization))
         found = (
             f"In float32, {found} In {quantization}, {len(samples) - equal} of the {len(samples)} "
-            f"translations of random texts differ, and log-probabilities differ by up to "
-            f"{worst:.2g}. Measure the "
-            "effect on BLEU with nmt evaluate."
+            "translations of random texts differ, and log-probabilities differ by up to "
+            f"{worst:.2g}. Measure the effect on BLEU with nmt evaluate."
         )
     (folder / TOKENIZER).write_bytes(tokenizer.model)
     (folder / "translate.py").write_text(_script(translator), encoding="utf-8")

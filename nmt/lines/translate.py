@@ -39,7 +39,7 @@ _UNSPLIT = (
     "with several sentences, and each line was translated as a single sentence. To translate the "
     "sentences separately, use --document (in Python, document=True)"
 )
-_INVALID = "with invalid UTF-8, which was replaced. Convert the text to UTF-8"
+_INVALID = "with invalid UTF-8, which was replaced by U+FFFD. Convert the text to UTF-8"
 _IN_PARTS = "above the maximum length, translated in parts"
 _LOST = "with a sentence whose translation is empty"
 _SHOWN = 60  # maximum number of characters of a glossary term in a warning
@@ -336,8 +336,8 @@ def _translate_markup(
             raise not_utf8(data[error.start], name, line) from None
         text = data.decode(errors="replace")
         invalid = LineNumbers()
-        for number, read in enumerate(data.split(b"\n"), start=1):
-            if read.decode(errors="replace").count("\ufffd") > read.count("\ufffd".encode()):
+        for number, raw in enumerate(data.split(b"\n"), start=1):
+            if raw.decode(errors="replace").count("\ufffd") > raw.count("\ufffd".encode()):
                 invalid.add(number)
         _warn_of_lines(note, name, invalid, _INVALID)
     form: Form = "xml" if options.format == "xml" else "html"

@@ -57,10 +57,10 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
 def besides(config: Config) -> list[str]:
     """Describes further differences between a configuration and the paper."""
     found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
-    if config.training.precision == "bf16":
+    if config.training.precision != "fp32":
         found.append(
-            "precision bf16 is used for matrix multiplications and the residual stream, with fp32 "
-            "weights"
+            f"precision {config.training.precision} is used for matrix multiplications and the "
+            "residual stream, with fp32 weights"
         )
     return found
 

@@ -146,9 +146,9 @@ def with_auto_decided(
 ) -> Config:
     """Returns the configuration with the values that "auto" stands for.
 
-    In a new run, layers are compiled if a GPU is available, and the precision is bf16 if the
-    devices of all ranks support it. The values are stored in the run directory and do not change
-    when the run is resumed on a different device.
+    Layers are compiled if a GPU is available, and the precision is bf16 if the devices of all ranks
+    support it. Once the run has a checkpoint, the values in the run directory are used, even if the
+    run is resumed on a different device.
 
     Args:
         directory: the directory of the run, which may exist already; None if there is no run.

@@ -108,9 +108,10 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
             log.note(f"Resumed from step {step}.")
         for warning in rate_warnings(run.config):
             log.note(f"nmt: warning: {warning}")
-        if run.config.training.precision == "bf16" and not supports_bf16(run.ranks.device):
+        lacks_bf16 = run.ranks.max(not supports_bf16(run.ranks.device))
+        if run.config.training.precision == "bf16" and lacks_bf16:
             log.note(
-                "nmt: warning: training.precision is bf16, but this machine has no instructions "
+                "nmt: warning: training.precision is bf16, but a device has no instructions "
                 "for bf16. Training can take 20 times as long as with fp32. To train in fp32, "
                 "start a new run with training.precision set to auto or fp32."
             )

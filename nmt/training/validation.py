@@ -18,7 +18,7 @@ from nmt.decoding.alignment import cross_attention
 from nmt.errors import DivergedError, InputError
 from nmt.evaluation.attention_png import HeatMaps, write_png
 from nmt.evaluation.bleu import score
-from nmt.model.devices import is_gpu
+from nmt.model.devices import is_gpu, supports_bf16
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
 from nmt.training.compiling import uncompiled
@@ -74,10 +74,10 @@ def _check(stop: StopRequest) -> None:
 class InferenceCopy:
     """Provides a translator, equivalent to `nmt translate`, for the model that is being trained.
 
-    On a GPU, the translator uses a bf16 copy of the model. All validations of a run use the same
-    copy of the model, so that its decode buffers and CUDA graphs are reused. Because CUDA graphs
-    read weights at fixed addresses, new weights are copied into the same memory. On a CPU, the
-    translator uses the fp32 model that is being trained.
+    On a GPU, the translator uses a copy of the model, in bf16 if the GPU supports it. All
+    validations of a run use the same copy of the model, so that its decode buffers and CUDA graphs
+    are reused. Because CUDA graphs read weights at fixed addresses, new weights are copied into the
+    same memory. On a CPU, the translator uses the fp32 model that is being trained.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,8 @@ class InferenceCopy:
         device, translator = transformer.embedding.device, self._translator
         if translator is None:
             if is_gpu(device):
-                translating = new_transformer(config).to(device, torch.bfloat16).eval()
+                dtype = torch.bfloat16 if supports_bf16(device) else torch.float32
+                translating = new_transformer(config).to(device, dtype).eval()
             else:
                 translating = transformer
             translator = Translator.of(translating, tokenizer, config, target_symbols)

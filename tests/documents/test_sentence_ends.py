@@ -32,6 +32,8 @@ from nmt.documents.sentences import split_sentences
         ("It is old.[1][23] |The man reads. |He met Dr.[1] Smith of the U.S.[2] Army.", "en"),
         ('He said "I live in the U.S." |Then he left. |(See fig. 3 in vol.) |The man reads.', "en"),
         ("„Er kam am 3.“ |Dann ging er.", "de"),
+        ('Smith, J. (ed.) Advances. |The "U.S." Army weighs 5 kg (approx.) Always.', "en"),
+        ("Der „Dr.“ Müller kam. |Am „3.“ Mai.", "de"),
         ("Is it in the U.S.? |I ate a fig! |The man reads.", "en"),
     ],
 )

@@ -580,7 +580,7 @@ def test_slices_are_the_whole_wherever_reading_stops(text: str, n: int, size: in
 
 
 def test_a_slice_reads_long_lines_in_parts():
-    """Both the lines before the slice and its own lines may be longer than the memory."""
+    """Lines before the slice and lines in the slice may exceed the available memory."""
     sizes: list[int] = []
 
     class Counted(io.BytesIO):
@@ -812,11 +812,12 @@ def test_a_bar_is_shown_where_a_person_sees_it_and_the_output_is_a_file(
 def test_lines_of_a_pipe_are_not_counted(run, monkeypatch):
     """Counting the lines would consume them."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    count = "The lines of a pipe were counted."
+    monkeypatch.setattr("nmt.lines.translate.count_lines", lambda path: pytest.fail(count))
     os.mkfifo("in")
-    thread = threading.Thread(target=Path("in").write_bytes, args=(b"a\nb\n",))
-    thread.start()
+    write = Path("in").write_bytes
+    threading.Thread(target=write, args=(b"a\nb\n",), daemon=True).start()
     run()
-    thread.join()
     assert Path("out").read_bytes() == b"A\nB\n"
 
 

@@ -292,7 +292,7 @@ def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path
         assert (decided.training.compile, decided.training.precision) == (has_gpu, precision)
     stored = settings(training__precision="bf16", training__compile=True)
     monkeypatch.setattr(begin, "supports_bf16", lambda device: False)
-    (directory.checkpoints).mkdir(parents=True)
+    directory.checkpoints.mkdir(parents=True)
     for has_begun, former, expected in [
         (False, stored, (False, "fp32")), (True, stored, (True, "bf16")),
         (True, config, (False, "fp32")),  # "auto", which only a user can have written

@@ -69,8 +69,8 @@ export function walkFrom(text, { view, about }) {
   if (!found) return {};
   const [, side, index, layer, head, step] = found;
   const number = (digits, none) => (digits ? Math.max(0, Number(digits) - 1) : none);
-  const besides = { source: "encoder", target: view.kind === "encoder" ? FIRST.kind : view.kind };
-  const kind = KINDS[side][step.split("-")[0]] ?? besides[side]; // the layer is one of this side's stack
+  const others = { source: "encoder", target: view.kind === "encoder" ? FIRST.kind : view.kind };
+  const kind = KINDS[side][step.split("-")[0]] ?? others[side]; // the layer in the link belongs to this side's stack
   return {
     walk: { step, side, index: number(index, null) },
     view: inModel({ kind, layer: number(layer, -1), head: number(head, null) }, about),

@@ -226,10 +226,11 @@ def bf16_run(bench: Bench) -> Iterator[Result]:
     """Checks that a small bf16 run is resumed exactly, and that its model translates."""
     last = 4 if bench.small else 40
     with tempfile.TemporaryDirectory() as folder:
-        prepare(_small_run(Path(folder), "straight", last, last), note=lambda line: None)
+        bf16 = "training.precision=bf16"
+        prepare(_small_run(Path(folder), "straight", last, last, bf16), note=lambda line: None)
         for run, stops in (("straight", [last]), ("resumed", [last // 2, last])):
             for steps in stops:
-                train(_small_run(Path(folder), run, steps, last), note=lambda line: None)
+                train(_small_run(Path(folder), run, steps, last, bf16), note=lambda line: None)
         straight, resumed = (_logged(Path(folder, run)) for run in ("straight", "resumed"))
         yield {"steps": last, "losses": straight[-3:], "resumed_alike": straight == resumed,
                "ok": len(straight) == last and straight == resumed}  # fmt: skip
