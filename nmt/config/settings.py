@@ -437,7 +437,7 @@ class Training(Section):
     precision: Literal["fp32", "bf16", "auto"] = _paper(
         "training.precision",
         "data type of matrix multiplications and of residual sums; auto: bf16 if the machine has "
-        "instructions for bf16, otherwise fp32, and the same when the run is resumed; the weights "
+        "instructions for bf16, otherwise fp32 (a resumed run keeps its precision); the weights "
         "are always fp32",
     )
     seed: Seed = Field(
