@@ -120,8 +120,9 @@ def cut_once(text: str) -> list[str]:
 
     If `split_sentences` finds a single sentence, sentences may begin with a lowercase letter.
     """
-    for texts in (split_sentences(text), split_sentences(text, ignore_case=True)):
-        stripped = [each.strip() for each in texts if each.strip()]
+    for ignore_case in (False, True):
+        sentences = split_sentences(text, ignore_case=ignore_case)
+        stripped = [each.strip() for each in sentences if each.strip()]
         if len(stripped) > 1:
             return stripped
     return _halves(text)
