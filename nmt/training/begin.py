@@ -153,10 +153,8 @@ def with_auto_decided(
     Args:
         directory: the directory of the run, which may exist already; None if there is no run.
     """
-    lacks_bf16 = ranks.max(not supports_bf16(ranks.device))
-    decided = {
-        "compile": torch.cuda.is_available(), "precision": "fp32" if lacks_bf16 else "bf16"
-    }  # fmt: skip
+    precision = "bf16" if all_support_bf16(ranks) else "fp32"
+    decided = {"compile": torch.cuda.is_available(), "precision": precision}
     if directory and directory.has_begun():
         with suppress(InputError):  # `refuse_changes` reports the error
             former = directory.settings().training
@@ -164,6 +162,11 @@ def with_auto_decided(
             decided |= {key: value for key, value in stored.items() if value != "auto"}
     update = {key: new for key, new in decided.items() if getattr(config.training, key) == "auto"}
     return config.model_copy(update={"training": config.training.model_copy(update=update)})
+
+
+def all_support_bf16(ranks: Ranks) -> bool:
+    """Returns whether the devices of all ranks have instructions for bf16; all ranks call this."""
+    return not ranks.max(not supports_bf16(ranks.device))
 
 
 def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:

@@ -7,12 +7,11 @@ from nmt.config import Config, refuse_file
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.plan import epoch_size
 from nmt.errors import InputError, Note
-from nmt.model.devices import supports_bf16
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import finished_model
 from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.run_directory import RunDirectory
-from nmt.training.begin import Run, Training, begin_training, open_run
+from nmt.training.begin import Run, Training, all_support_bf16, begin_training, open_run
 from nmt.training.distributed import StopRequest, process_group
 from nmt.training.finish import finish
 from nmt.training.health import rate_warnings
@@ -108,8 +107,7 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
             log.note(f"Resumed from step {step}.")
         for warning in rate_warnings(run.config):
             log.note(f"nmt: warning: {warning}")
-        lacks_bf16 = run.ranks.max(not supports_bf16(run.ranks.device))
-        if run.config.training.precision == "bf16" and lacks_bf16:
+        if run.config.training.precision == "bf16" and not all_support_bf16(run.ranks):
             log.note(
                 "nmt: warning: training.precision is bf16, but a device has no instructions "
                 "for bf16. Training can take 20 times as long as with fp32. To train in fp32, "

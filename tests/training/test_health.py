@@ -104,7 +104,7 @@ def test_a_run_that_learns_nothing_says_so(settings, capsys):
     [("bf16", False, 1), ("bf16", True, 0), ("fp32", False, 0)],
 )
 def test_emulated_bf16_is_warned_of(settings, monkeypatch, capsys, precision, has_bf16, expected):
-    monkeypatch.setattr("nmt.training.train.supports_bf16", lambda device: has_bf16)
+    monkeypatch.setattr("nmt.training.begin.supports_bf16", lambda device: has_bf16)
     run(settings(**LITTLE, training__max_steps=1, training__precision=precision))
     assert capsys.readouterr().err.count("no instructions for bf16") == expected
 
