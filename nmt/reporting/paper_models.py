@@ -58,9 +58,10 @@ def besides(config: Config) -> list[str]:
     """Describes further differences between a configuration and the paper."""
     found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
     if config.training.precision != "fp32":
+        where = " on machines that support it" if config.training.precision == "auto" else ""
         found.append(
-            f"precision {config.training.precision} is used for matrix multiplications and the "
-            "residual stream, with fp32 weights"
+            f"precision bf16 is used{where} for matrix multiplications and the residual stream, "
+            "with fp32 weights"
         )
     return found
 
